@@ -1,0 +1,472 @@
+"""What a spec may say: tasks, models, protocols, suites and claims, as strict pydantic models.
+
+Every field is followed by its one-line meaning; the committed JSON Schema is generated from here. Unknown keys are errors,
+scalars are never converted (`true` is not 1, `"3"` is not 3), and no number is NaN or infinite.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+__all__ = [
+    "Architecture",
+    "Claim",
+    "ClaimsSpec",
+    "ComponentRule",
+    "CurriculumStage",
+    "Expectation",
+    "Gate",
+    "GruArchitecture",
+    "LstmArchitecture",
+    "Mamba2Architecture",
+    "MambaArchitecture",
+    "MetricSpec",
+    "ModelSpec",
+    "ModelTraining",
+    "ModuleSites",
+    "ProtocolSpec",
+    "ReferenceModel",
+    "Spec",
+    "SuiteOverride",
+    "SuiteSpec",
+    "TaskLengths",
+    "TaskSizes",
+    "TaskSpec",
+    "TorchModuleModel",
+    "Training",
+    "TrainingOverride",
+    "TransformerArchitecture",
+]
+
+
+class Strict(BaseModel):
+    """Base of all specs: unknown keys, conversions, NaN and infinity are errors."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+def _without_repeats(values: list[Any]) -> list[Any]:
+    seen: list[Any] = []
+    for value in values:
+        if value in seen:
+            raise ValueError(f"{value!r} stands twice; each entry once")
+        seen.append(value)
+    return values
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
+Line = Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=r"^[^\r\n]*$")]
+Reference = Annotated[str, StringConstraints(min_length=1, max_length=1_000)]
+Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
+Length = Annotated[int, Field(ge=1, le=1_000_000)]
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Rate = Annotated[float, Field(gt=0.0, le=100.0)]
+Lengths = Annotated[list[Length], Field(min_length=1), AfterValidator(_without_repeats)]
+References = Annotated[list[Reference], Field(min_length=1), AfterValidator(_without_repeats)]
+
+
+class Described(Strict):
+    """What every spec has."""
+
+    name: Name
+    """The name by which other specs and the command line call it."""
+    title: Line
+    """A short title for pages."""
+    description: Text | None = None
+    """A paragraph for pages."""
+    cite: list[Line] = Field(default_factory=list[str])
+    """Where it comes from."""
+
+
+class TaskLengths(Strict):
+    """Sequence lengths, in tokens."""
+
+    train: Length
+    """The length that models are trained at."""
+    evaluate: Lengths
+    """The lengths they are measured at; the training length is one of them."""
+
+    @model_validator(mode="after")
+    def _train_is_evaluated(self) -> TaskLengths:
+        if self.train not in self.evaluate:
+            raise ValueError(f"evaluate {self.evaluate} must contain the training length {self.train}")
+        return self
+
+
+class TaskSizes(Strict):
+    """Numbers of sequences in the data for measuring."""
+
+    probe_train: Positive = 1000
+    """Sequences that probes are fitted on."""
+    probe_test: Positive = 500
+    """Sequences that probes are scored on."""
+    evaluate: Positive = 1000
+    """Sequences that behaviour is measured on, at each length."""
+
+
+class TaskSpec(Described):
+    """A distribution over token sequences with state variables labelled at every position."""
+
+    kind: Literal["task"]
+    family: Reference
+    """The generator: a built-in or installed family, or `path/to/file.py:build`."""
+    structure: Literal["prefix_update", "stack", "other"]
+    """What kind of computation the state needs; gives the task its shape on charts."""
+    params: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """The family's parameters, checked by the family."""
+    target: Name
+    """The state variable that models are trained on."""
+    states: Annotated[list[Name], Field(min_length=1), AfterValidator(_without_repeats)]
+    """All state variables that are measured, the target among them."""
+    lengths: TaskLengths
+    """Training and evaluation lengths."""
+    sizes: TaskSizes = Field(default_factory=TaskSizes)
+    """Numbers of sequences in the data for measuring."""
+
+    @model_validator(mode="after")
+    def _target_is_a_state(self) -> TaskSpec:
+        if self.target not in self.states:
+            raise ValueError(f"target {self.target!r} is not among the states {self.states}")
+        return self
+
+
+class CurriculumStage(Strict):
+    """A part of training with easier data."""
+
+    until: Annotated[float, Field(gt=0.0, le=1.0)]
+    """The share of all steps at which this stage ends."""
+    length: Length | None = None
+    """Length of its sequences; the task's training length if left out."""
+    params: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Task parameters that differ in this stage."""
+
+
+class Training(Strict):
+    """A training recipe, resolved for one task."""
+
+    optimizer: Literal["adamw"] = "adamw"
+    """The optimiser."""
+    learning_rate: Rate
+    """Peak learning rate."""
+    weight_decay: Annotated[float, Field(ge=0.0, le=10.0)] = 0.01
+    """AdamW's decoupled weight decay, on matrices only."""
+    schedule: Literal["cosine", "constant"] = "cosine"
+    """What the learning rate does after the warm-up."""
+    final_share: Fraction = 0.1
+    """The learning rate at the end, as a share of the peak (cosine)."""
+    warmup: Annotated[int, Field(ge=0, le=1_000_000)] = 100
+    """Steps over which the learning rate rises to its peak."""
+    batch_size: Positive = 64
+    """Sequences a step."""
+    steps: Positive
+    """The budget of steps."""
+    clip: Rate | None = 1.0
+    """Largest norm of the gradient; null for none."""
+    evaluate_every: Positive = 100
+    """Steps between two evaluations on the validation split."""
+    stop_at_accuracy: Fraction | None = 0.9995
+    """Stop early once validation accuracy reaches this `stop_after` times running; null for never."""
+    stop_after: Positive = 3
+    """How many evaluations running must reach it."""
+    curriculum: list[CurriculumStage] = Field(default_factory=list[CurriculumStage])
+    """Stages of easier data, in order; after the last one comes the task itself."""
+
+    @model_validator(mode="after")
+    def _stages_in_order(self) -> Training:
+        ends = [stage.until for stage in self.curriculum]
+        if ends != sorted(set(ends)):
+            raise ValueError(f"curriculum stages must end at rising shares of the steps, not {ends}")
+        return self
+
+
+class TrainingOverride(Strict):
+    """The fields of a recipe that differ for one task."""
+
+    learning_rate: Rate | None = None
+    weight_decay: Annotated[float, Field(ge=0.0, le=10.0)] | None = None
+    schedule: Literal["cosine", "constant"] | None = None
+    final_share: Fraction | None = None
+    warmup: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    batch_size: Positive | None = None
+    steps: Positive | None = None
+    clip: Rate | None = None
+    evaluate_every: Positive | None = None
+    stop_at_accuracy: Fraction | None = None
+    stop_after: Positive | None = None
+    curriculum: list[CurriculumStage] | None = None
+
+
+class ModelTraining(Training):
+    """A training recipe with what differs for single tasks."""
+
+    per_task: dict[Name, TrainingOverride] = Field(default_factory=dict[str, TrainingOverride])
+    """Task name to the fields that differ there."""
+
+    def resolve(self, task: str) -> Training:
+        """The recipe for `task`: the general fields, replaced by those that `per_task` sets for it."""
+        general = self.model_dump(exclude={"per_task"})
+        override = self.per_task.get(task)
+        if override is not None:
+            general |= override.model_dump(exclude_unset=True)
+        return Training.model_validate(general)
+
+
+class TransformerArchitecture(Strict):
+    """Pre-norm Transformer decoder."""
+
+    type: Literal["transformer"]
+    blocks: Positive
+    """Number of blocks."""
+    width: Positive
+    """Width of the residual stream."""
+    heads: Positive = 4
+    """Attention heads."""
+    positions: Literal["learned", "rotary", "none"] = "learned"
+    """How positions enter."""
+    max_length: Length = 256
+    """Number of learned positions."""
+    mlp_ratio: Positive = 4
+    """Hidden width of the MLP over `width`."""
+
+
+class MambaArchitecture(Strict):
+    """Selective state-space model (Mamba)."""
+
+    type: Literal["mamba"]
+    blocks: Positive
+    """Number of blocks."""
+    width: Positive
+    """Width of the residual stream."""
+    expand: Rate = 2.0
+    """Inner width over `width`."""
+    state_size: Positive = 16
+    """State dimensions a channel."""
+    conv_kernel: Positive = 4
+    """Taps of the causal convolution."""
+    conv1d: bool = True
+    """Whether blocks have their causal convolution."""
+
+
+class Mamba2Architecture(Strict):
+    """State-space duality model (Mamba-2)."""
+
+    type: Literal["mamba2"]
+    blocks: Positive
+    """Number of blocks."""
+    width: Positive
+    """Width of the residual stream."""
+    expand: Rate = 2.0
+    """Inner width over `width`."""
+    head_width: Positive = 32
+    """Width of a head."""
+    state_size: Positive = 64
+    """State dimensions a head."""
+    conv_kernel: Positive = 4
+    """Taps of the causal convolution."""
+    conv1d: bool = True
+    """Whether blocks have their causal convolution."""
+
+
+class LstmArchitecture(Strict):
+    """Stacked LSTM blocks on a residual stream."""
+
+    type: Literal["lstm"]
+    blocks: Positive
+    """Number of blocks."""
+    width: Positive
+    """Width of the residual stream."""
+    hidden: Positive
+    """Hidden units of a block's LSTM."""
+
+
+class GruArchitecture(Strict):
+    """Stacked GRU blocks on a residual stream."""
+
+    type: Literal["gru"]
+    blocks: Positive
+    """Number of blocks."""
+    width: Positive
+    """Width of the residual stream."""
+    hidden: Positive
+    """Hidden units of a block's GRU."""
+
+
+Architecture = Annotated[
+    TransformerArchitecture | MambaArchitecture | Mamba2Architecture | LstmArchitecture | GruArchitecture,
+    Field(discriminator="type"),
+]
+
+
+class Model(Described):
+    """What every model spec has, whatever its adapter."""
+
+    kind: Literal["model"]
+    family: Line | None = None
+    """The architecture family under which pages group and colour it; the architecture's type if left out."""
+    training: ModelTraining
+    """The training recipe."""
+
+
+class ReferenceModel(Model):
+    """A model of the reference zoo."""
+
+    adapter: Literal["reference"]
+    architecture: Architecture
+    """The architecture and its sizes."""
+
+
+class ModuleSites(Strict):
+    """Where the residual stream is in a module: names of submodules, `*` standing for an index."""
+
+    embed: Reference
+    """The submodule whose output enters the first block."""
+    blocks: Reference | References
+    """A pattern such as `layers.*`, or the list of submodules in order."""
+    output: int | Line | None = None
+    """Which element (index) or attribute (name) of a block's output is the residual stream, if it returns several."""
+
+
+class ComponentRule(Strict):
+    """How a component of a module is ablated."""
+
+    pattern: Reference
+    """The submodules, `*` standing for an index."""
+    modes: Annotated[list[Literal["zero", "bypass"]], Field(min_length=1)] = Field(default_factory=lambda: ["zero"])
+    """`zero`: its output becomes zeros; `bypass`: its input passes unchanged."""
+
+
+class TorchModuleModel(Model):
+    """A user's own `torch.nn.Module`."""
+
+    adapter: Literal["torch_module"]
+    module: Reference
+    """`my_model.py:build` (beside the YAML) or `package.module:build`; called as build(vocab_size, classes)."""
+    sites: ModuleSites
+    """Where its residual stream is."""
+    components: dict[Name, Reference | ComponentRule] = Field(default_factory=dict[str, Reference | ComponentRule])
+    """Parts that can be ablated: a pattern (ablated to zero) or a rule."""
+
+
+ModelSpec = Annotated[ReferenceModel | TorchModuleModel, Field(discriminator="adapter")]
+
+
+class MetricSpec(Strict):
+    """How a metric is shown."""
+
+    title: Line
+    """A short title."""
+    unit: Line
+    """`share`, `pp`, `sites`, `skill` …"""
+    direction: Literal["higher", "lower", "none"]
+    """Which way is better, if any."""
+    description: Text | None = None
+    """What it says, and what it does not."""
+
+
+class ProtocolSpec(Described):
+    """A declared way to measure a trained cell."""
+
+    kind: Literal["protocol"]
+    measures: Reference
+    """The measuring code: a built-in or installed protocol, or `path/to/file.py`."""
+    params: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Its parameters, checked by the protocol."""
+    metrics: Annotated[dict[Name, MetricSpec], Field(min_length=1)]
+    """The metrics it yields."""
+
+
+class Gate(Strict):
+    """What a cell must do before its mechanism is worth reading."""
+
+    metric: Line = "behaviour.accuracy"
+    """The metric, as protocol.metric."""
+    at_length: Literal["train"] | Length = "train"
+    """The length at which it is read."""
+    at_least: Fraction = 0.95
+    """The smallest value that passes."""
+
+
+class SuiteOverride(Strict):
+    """What this suite changes in the specs it names, merged key by key; `*` stands for all."""
+
+    tasks: dict[str, dict[str, Any]] = Field(default_factory=dict[str, dict[str, Any]])
+    """By task name."""
+    models: dict[str, dict[str, Any]] = Field(default_factory=dict[str, dict[str, Any]])
+    """By model name."""
+    protocols: dict[str, dict[str, Any]] = Field(default_factory=dict[str, dict[str, Any]])
+    """By protocol name."""
+
+
+class SuiteSpec(Described):
+    """Models × tasks × seeds × protocols."""
+
+    kind: Literal["suite"]
+    models: References
+    """Names of models, or paths to their YAML."""
+    tasks: References
+    """Names of tasks, or paths to their YAML."""
+    seeds: Annotated[list[Seed], Field(min_length=1), AfterValidator(_without_repeats)]
+    """Seeds of initial weights and data order."""
+    protocols: References
+    """Names of protocols, or paths to their YAML."""
+    gate: Gate = Field(default_factory=Gate)
+    """Cells below it are measured, and marked."""
+    headline: Line = "behaviour.ood_skill"
+    """The metric that ranks models."""
+    override: SuiteOverride = Field(default_factory=SuiteOverride)
+    """Changes to the specs it names."""
+
+
+class Expectation(Strict):
+    """What a claim expects of a metric: at least one of the comparisons."""
+
+    metric: Line
+    """protocol.metric"""
+    model: Name | list[Name] | None = None
+    task: Name | list[Name] | None = None
+    at: dict[str, str | int] = Field(default_factory=dict[str, str | int])
+    """Coordinates: site, length, rank …"""
+    at_least: float | None = None
+    at_most: float | None = None
+    equals: str | float | None = None
+    tolerance: Annotated[float, Field(ge=0.0)] = 0.0
+
+    @model_validator(mode="after")
+    def _compares(self) -> Expectation:
+        if self.at_least is None and self.at_most is None and self.equals is None:
+            raise ValueError("needs at_least, at_most or equals")
+        return self
+
+
+class Claim(Strict):
+    """A declared statement over metrics, with its source."""
+
+    id: Name
+    says: Text
+    """The statement, in words."""
+    source: dict[Literal["paper", "place", "figure"], Line]
+    """Where it is made."""
+    status: Literal["stands", "withdrawn"] = "stands"
+    """Whether its authors still hold it."""
+    expect: Expectation
+    """What must hold of the metrics."""
+    beside: Expectation | dict[Literal["metric", "control"], Line] | None = None
+    """A control shown with the verdict."""
+    required_skill: Fraction | None = None
+    """A lower gate than the suite's; the verdict is then marked *partially solved*."""
+
+
+class ClaimsSpec(Described):
+    """Claims of one source."""
+
+    kind: Literal["claims"]
+    claims: Annotated[list[Claim], Field(min_length=1)]
+
+
+Spec = TaskSpec | ReferenceModel | TorchModuleModel | ProtocolSpec | SuiteSpec | ClaimsSpec
