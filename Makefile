@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 RUN := runs/quick
 SITE := site
 
-.PHONY: quickstart install test lint types wheel planted bench picture clean
+.PHONY: quickstart install test lint types planted bench picture clean
 
 quickstart: install
 	$(BIN)/layerstate run quick --out $(RUN)
@@ -23,7 +23,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	touch $@
 
 test: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --ignore tests/benchmarks --numprocesses auto
 
 lint: install
 	$(BIN)/ruff check .
@@ -31,10 +31,6 @@ lint: install
 
 types: install
 	$(BIN)/pyright
-
-# Builds the wheel, installs it alone in a fresh environment and uses it from another folder.
-wheel: install
-	$(BIN)/python -m pytest tests/test_wheel.py --run-wheel
 
 planted: install
 	$(BIN)/python -m tests.planted

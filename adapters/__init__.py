@@ -1,0 +1,28 @@
+"""Adapters: one view of any sequence model. Nothing here imports torch until a model is built or read.
+
+`build_adapter` makes one from a spec's fields; `check` proves that it keeps the contract of `base.Adapter`.
+"""
+
+from __future__ import annotations
+
+from .base import Adapter, AdapterError, Edit, EditNeverFired, Fired
+from .build import VERSIONS, adapter_version, build_adapter
+from .conformance import CheckResult, check
+from .source import source_digest
+from .weights import load_weights, save_weights
+
+__all__ = [
+    "VERSIONS",
+    "Adapter",
+    "AdapterError",
+    "CheckResult",
+    "Edit",
+    "EditNeverFired",
+    "Fired",
+    "adapter_version",
+    "build_adapter",
+    "check",
+    "load_weights",
+    "save_weights",
+    "source_digest",
+]

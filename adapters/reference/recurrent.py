@@ -8,7 +8,7 @@ Shape suffixes: B batch, L length, D width, C classes, N hidden size.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -52,7 +52,7 @@ class Block(nn.Module):
 class Recurrent(nn.Module):
     """Blocks around one kind of recurrent layer; see `LSTM` and `GRU`."""
 
-    components: dict[str, tuple[str, ...]] = {"mixer": ("zero",)}  # noqa: RUF012
+    components: ClassVar[dict[str, tuple[str, ...]]] = {"mixer": ("zero",)}
 
     def __init__(self, vocab_size: int, classes: int, layers: list[nn.LSTM] | list[nn.GRU], width: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The selective scan of Mamba (Gu and Dao 2023, section 3): one operation, two ways to compute it.
+"""The selective scan of Mamba (Gu and Dao 2023, arXiv:2312.00752, section 3): one operation, two ways to compute it.
 
     delta_t = softplus(dt_t)
     h_t = exp(delta_t A) h_{t-1} + delta_t x_t B_t          h_t in R^(D, N), h_0 = 0
@@ -6,25 +6,25 @@
 
 `selective_scan` takes the fused CPU kernel where it can and `selective_scan_reference` elsewhere.
 
-Letters: B batch, L length, D channels, N state size.
+Letters: B batch, L length, D channels, N state size, T tiles of V channels.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .rows import flat, kernels_serve, padded, rows
+
 try:
-    from . import scan_kernels
+    from . import scan_kernels, vector_math
 except ImportError:  # numba is missing or does not support this Python: the plain form serves
-    scan_kernels = None
+    scan_kernels = vector_math = None
 
-__all__ = ["fused_scan_available", "selective_scan", "selective_scan_reference"]
-
-LOG2_E = 1.4426950408889634
+__all__ = ["fused_scan_serves", "selective_scan", "selective_scan_reference"]
 
 
 def selective_scan(
@@ -52,14 +52,19 @@ def selective_scan(
     Tensor (B, L, D)
     """
     inputs = (x_BLD, dt_BLD, A_DN, B_BLN, C_BLN, skip_D, z_BLD)
-    if fused_scan_available(*inputs):
-        return FusedScan.apply(*inputs)  # pyright: ignore[reportReturnType]
-    return selective_scan_reference(*inputs)
+    if not fused_scan_serves(*inputs):
+        return selective_scan_reference(*inputs)
+    assert vector_math is not None
+    channels, lanes = x_BLD.shape[-1], vector_math.LANES
+    x_BLD, dt_BLD, skip_D, z_BLD = (padded(t, lanes) for t in (x_BLD, dt_BLD, skip_D, z_BLD))
+    A_DN = padded(A_DN, lanes, axis=-2)
+    out_BLD = cast(Tensor, FusedScan.apply(x_BLD, dt_BLD, A_DN, B_BLN, C_BLN, skip_D, z_BLD))
+    return out_BLD if out_BLD.shape[-1] == channels else out_BLD[..., :channels]
 
 
-def fused_scan_available(*inputs: Tensor) -> bool:
-    """Whether the fused kernel can serve: numba is there and every tensor is float32 on the CPU."""
-    return scan_kernels is not None and all(t.dtype == torch.float32 and t.device.type == "cpu" for t in inputs)
+def fused_scan_serves(*inputs: Tensor) -> bool:
+    """Whether the fused kernel can take the inputs of `selective_scan`: float32 on the CPU, and no growing state."""
+    return scan_kernels is not None and kernels_serve(*inputs) and bool(inputs[2].detach().max() <= 0)
 
 
 def selective_scan_reference(
@@ -81,25 +86,44 @@ class FusedScan(torch.autograd.Function):
     """The fused kernels as a differentiable operation; saves its inputs and nothing else."""
 
     @staticmethod
-    def forward(ctx: Any, *inputs: Tensor) -> Tensor:
-        inputs = tuple(t.detach().contiguous() for t in inputs)
-        x_BLD, dt_BLD, A_DN, B_BLN, C_BLN, skip_D, z_BLD = inputs
-        A2_ND = (A_DN.T * LOG2_E).contiguous()
-        out_BLD = torch.empty_like(x_BLD)
-        arrays = [t.numpy() for t in (x_BLD, dt_BLD, A2_ND, B_BLN, C_BLN, skip_D, z_BLD, out_BLD)]
-        scan_kernels.scan_forward(*arrays)  # pyright: ignore[reportOptionalMemberAccess]
-        ctx.save_for_backward(x_BLD, dt_BLD, A2_ND, B_BLN, C_BLN, skip_D, z_BLD)
+    def forward(
+        ctx: Any, x_BLD: Tensor, dt_BLD: Tensor, A_DN: Tensor, B_BLN: Tensor, C_BLN: Tensor, skip_D: Tensor, z_BLD: Tensor
+    ) -> Tensor:
+        assert scan_kernels is not None
+        assert vector_math is not None
+        A2_TNV = (A_DN.detach() * vector_math.LOG2_E).unflatten(0, (-1, vector_math.LANES)).transpose(1, 2).contiguous()
+        saved = (x_BLD, dt_BLD, A2_TNV, B_BLN, C_BLN, skip_D, z_BLD)
+        out_BLD = x_BLD.new_empty(x_BLD.shape)
+        scan_kernels.scan_forward(*x_BLD.shape, A_DN.shape[1], *_kernel_inputs(*saved), flat(out_BLD))
+        ctx.save_for_backward(*saved)
         return out_BLD
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_BLD: Tensor) -> tuple[Tensor, ...]:
-        saved = ctx.saved_tensors
-        x_BLD, _, A2_ND, B_BLN, _, skip_D, _ = saved
-        dx_BLD, ddt_BLD, dz_BLD = (torch.empty_like(x_BLD) for _ in range(3))
-        dB_BLN, dC_BLN = torch.zeros_like(B_BLN), torch.zeros_like(B_BLN)
-        dA_ND, dskip_D = torch.empty_like(A2_ND), torch.empty_like(skip_D)
-        gradients = (dx_BLD, ddt_BLD, dA_ND, dB_BLN, dC_BLN, dskip_D, dz_BLD)
-        arrays = [t.numpy() for t in (grad_BLD.contiguous(), *saved, *gradients)]
-        scan_kernels.scan_backward(*arrays)  # pyright: ignore[reportOptionalMemberAccess]
-        return dx_BLD, ddt_BLD, dA_ND.T, dB_BLN, dC_BLN, dskip_D, dz_BLD
+        assert scan_kernels is not None
+        saved = cast(tuple[Tensor, ...], ctx.saved_tensors)
+        x_BLD, _, A2_TNV, B_BLN, _, skip_D, _ = saved
+        dx_BLD, ddt_BLD, dz_BLD = (x_BLD.new_empty(x_BLD.shape) for _ in range(3))
+        dB_BLN, dC_BLN = (B_BLN.new_zeros(B_BLN.shape) for _ in range(2))
+        dA_TNV, dskip_D = torch.zeros_like(A2_TNV), skip_D.new_zeros(skip_D.shape)
+        gradients = (dx_BLD, ddt_BLD, dA_TNV, dB_BLN, dC_BLN, dskip_D, dz_BLD)
+        scan_kernels.scan_backward(
+            *x_BLD.shape, B_BLN.shape[-1], flat(grad_BLD.contiguous()), *_kernel_inputs(*saved), *map(flat, gradients)
+        )
+        return dx_BLD, ddt_BLD, dA_TNV.transpose(1, 2).flatten(0, 1), dB_BLN, dC_BLN, dskip_D, dz_BLD
+
+
+def _kernel_inputs(
+    x_BLD: Tensor, dt_BLD: Tensor, A2_TNV: Tensor, B_BLN: Tensor, C_BLN: Tensor, skip_D: Tensor, z_BLD: Tensor
+) -> tuple[Any, ...]:
+    """What both kernels read, in their order."""
+    return (
+        *rows(x_BLD),
+        *rows(dt_BLD),
+        flat(A2_TNV),
+        *rows(B_BLN),
+        *rows(C_BLN),
+        flat(skip_D.contiguous()),
+        *rows(z_BLD),
+    )

@@ -5,7 +5,7 @@ Shape suffixes: B batch, L length, D width, C classes, H heads, K width of a hea
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -140,7 +140,7 @@ class Transformer(nn.Module):
         If the width doesn't divide among the heads, or a head's width is odd with rotary positions.
     """
 
-    components: dict[str, tuple[str, ...]] = {"mixer": ("zero",), "attention": ("zero",), "mlp": ("zero",)}  # noqa: RUF012
+    components: ClassVar[dict[str, tuple[str, ...]]] = {"mixer": ("zero",), "attention": ("zero",), "mlp": ("zero",)}
 
     def __init__(
         self,

@@ -33,9 +33,8 @@ Coordinate = str | int
 class Record(BaseModel):
     """Base of all records: unknown keys, conversions, NaN and infinity are errors."""
 
-    model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    # As in schema.py: docstrings of fields are read by json_schema.py only, and validators are built at first use.
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 class Metric(Record):

@@ -1,7 +1,7 @@
 """What a spec may say: tasks, models, protocols, suites and claims, as strict pydantic models.
 
-Every field is followed by its one-line meaning; the committed JSON Schema is generated from here. Unknown keys are errors,
-scalars are never converted (`true` is not 1, `"3"` is not 3), and no number is NaN or infinite.
+Every field is followed by its one-line meaning; the committed JSON Schema is generated from here. Unknown keys are
+errors, scalars are never converted (`true` is not 1, `"3"` is not 3), and no number is NaN or infinite.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
 
 __all__ = [
     "Architecture",
@@ -44,16 +45,20 @@ __all__ = [
 class Strict(BaseModel):
     """Base of all specs: unknown keys, conversions, NaN and infinity are errors."""
 
-    model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    # Docstrings of fields are read by json_schema.py only, and validators are built at first use: importing stays fast.
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True)
+
+
+def _wrong(field: str, message: str) -> PydanticCustomError:
+    """A rule between fields is broken: `field` is the one to point at."""
+    return PydanticCustomError("between_fields", "{message}", {"message": message, "field": field})
 
 
 def _without_repeats(values: list[Any]) -> list[Any]:
     seen: list[Any] = []
     for value in values:
         if value in seen:
-            raise ValueError(f"{value!r} stands twice; each entry once")
+            raise ValueError(f"`{value}` stands twice — each entry once")
         seen.append(value)
     return values
 
@@ -95,7 +100,7 @@ class TaskLengths(Strict):
     @model_validator(mode="after")
     def _train_is_evaluated(self) -> TaskLengths:
         if self.train not in self.evaluate:
-            raise ValueError(f"evaluate {self.evaluate} must contain the training length {self.train}")
+            raise _wrong("evaluate", f"{self.evaluate} — the training length {self.train} must be among them")
         return self
 
 
@@ -132,7 +137,7 @@ class TaskSpec(Described):
     @model_validator(mode="after")
     def _target_is_a_state(self) -> TaskSpec:
         if self.target not in self.states:
-            raise ValueError(f"target {self.target!r} is not among the states {self.states}")
+            raise _wrong("target", f"`{self.target}` — one of the states {self.states} would be right")
         return self
 
 
@@ -145,6 +150,12 @@ class CurriculumStage(Strict):
     """Length of its sequences; the task's training length if left out."""
     params: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Task parameters that differ in this stage."""
+
+
+def _check_order(stages: list[CurriculumStage]) -> None:
+    ends = [stage.until for stage in stages]
+    if ends != sorted(set(ends)):
+        raise _wrong("curriculum", f"stages that end at {ends} — rising shares of the steps would be right")
 
 
 class Training(Strict):
@@ -179,9 +190,7 @@ class Training(Strict):
 
     @model_validator(mode="after")
     def _stages_in_order(self) -> Training:
-        ends = [stage.until for stage in self.curriculum]
-        if ends != sorted(set(ends)):
-            raise ValueError(f"curriculum stages must end at rising shares of the steps, not {ends}")
+        _check_order(self.curriculum)
         return self
 
 
@@ -200,6 +209,14 @@ class TrainingOverride(Strict):
     stop_at_accuracy: Fraction | None = None
     stop_after: Positive | None = None
     curriculum: list[CurriculumStage] | None = None
+
+    @model_validator(mode="after")
+    def _replaces(self) -> TrainingOverride:
+        for field in self.model_fields_set - {"clip", "stop_at_accuracy"}:
+            if getattr(self, field) is None:
+                raise _wrong(field, "null (nothing) — leave the key out to keep the general value")
+        _check_order(self.curriculum or [])
+        return self
 
 
 class ModelTraining(Training):
@@ -234,6 +251,20 @@ class TransformerArchitecture(Strict):
     mlp_ratio: Positive = 4
     """Hidden width of the MLP over `width`."""
 
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> TransformerArchitecture:
+        if self.width % self.heads:
+            raise _wrong("width", f"{self.width} — a multiple of the {self.heads} heads would be right")
+        if self.positions == "rotary" and self.width // self.heads % 2:
+            raise _wrong("width", f"{self.width // self.heads} a head — rotary positions need an even number")
+        return self
+
+
+def _check_inner(inner: float, unit: int) -> None:
+    if inner < 1 or inner % unit:
+        right = "a whole number" if unit == 1 else f"a multiple of the head width {unit}"
+        raise _wrong("expand", f"an inner width of {inner:g} — {right} would be right")
+
 
 class MambaArchitecture(Strict):
     """Selective state-space model (Mamba)."""
@@ -252,6 +283,11 @@ class MambaArchitecture(Strict):
     conv1d: bool = True
     """Whether blocks have their causal convolution."""
 
+    @model_validator(mode="after")
+    def _inner_width_is_whole(self) -> MambaArchitecture:
+        _check_inner(self.width * self.expand, 1)
+        return self
+
 
 class Mamba2Architecture(Strict):
     """State-space duality model (Mamba-2)."""
@@ -263,14 +299,19 @@ class Mamba2Architecture(Strict):
     """Width of the residual stream."""
     expand: Rate = 2.0
     """Inner width over `width`."""
-    head_width: Positive = 32
-    """Width of a head."""
+    headdim: Positive = 32
+    """Width of a head (the name of mamba_ssm)."""
     state_size: Positive = 64
     """State dimensions a head."""
     conv_kernel: Positive = 4
     """Taps of the causal convolution."""
     conv1d: bool = True
     """Whether blocks have their causal convolution."""
+
+    @model_validator(mode="after")
+    def _heads_divide_inner_width(self) -> Mamba2Architecture:
+        _check_inner(self.width * self.expand, self.headdim)
+        return self
 
 
 class LstmArchitecture(Strict):

@@ -1,0 +1,105 @@
+"""From a spec's adapter fields to a wrapped, freshly initialised model. Imports torch only when it builds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .base import Adapter, AdapterError
+from .naming import instead_of
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["VERSIONS", "adapter_version", "build_adapter"]
+
+VERSIONS: Mapping[str, int] = {"reference": 1, "torch_module": 1}
+"""Each adapter's version: raised whenever the same spec, seed and weights could give other numbers."""
+
+
+def adapter_version(adapter: str) -> int:
+    """The version of the adapter called `adapter`, for the identity; `AdapterError` if there is none."""
+    if adapter not in VERSIONS:
+        raise AdapterError(f"There is no adapter {adapter!r}{instead_of(adapter, VERSIONS)}")
+    return VERSIONS[adapter]
+
+
+def build_adapter(
+    adapter: str,
+    options: Mapping[str, Any],
+    *,
+    vocab_size: int,
+    classes: int,
+    seed: int,
+    device: str = "cpu",
+    base: Path | None = None,
+) -> Adapter:
+    """A model wrapped for measuring, its initial weights a function of the spec and `seed` alone.
+
+    Torch's global generator is left as it was found, and the weights are drawn on the CPU whatever the device.
+
+    Parameters
+    ----------
+    adapter : {"reference", "torch_module"}
+        Which wrapper.
+    options : mapping
+        The spec's fields for it: ``architecture`` (its ``type`` and options); or ``module``, ``sites``, ``components``.
+    vocab_size, classes : int
+        Number of tokens and of values of the target state.
+    seed : int
+        Seed of the initial weights.
+    device : str
+        Where the model is moved to.
+    base : Path, optional
+        The folder that a module's file is relative to: that of the YAML. The working directory by default.
+
+    Raises
+    ------
+    AdapterError
+        If the model can't be built or wrapped as the options say.
+    """
+    version = adapter_version(adapter)
+    place = _device(device)
+    with _seeded(seed):
+        if adapter == "reference":
+            return _build_reference(options, vocab_size, classes, place, version)
+        from .torch_module import build_torch_module
+
+        return build_torch_module(
+            options, vocab_size=vocab_size, classes=classes, device=place, base=base or Path.cwd(), version=version
+        )
+
+
+def _build_reference(
+    options: Mapping[str, Any], vocab_size: int, classes: int, device: torch.device, version: int
+) -> Adapter:
+    from .module import ModuleAdapter
+    from .reference import build
+
+    architecture = dict(options["architecture"])
+    module = build(architecture.pop("type"), architecture, vocab_size, classes)
+    return ModuleAdapter.from_blocks(module, classes=classes, device=device, version=version)
+
+
+def _device(device: str) -> torch.device:
+    import torch
+
+    try:
+        place = torch.device(device)
+    except RuntimeError as error:
+        raise AdapterError(f"There is no device {device!r}: use cpu or cuda.") from error
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise AdapterError("The device cuda was asked for, and torch finds no CUDA device here. Use cpu.")
+    return place
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Torch's CPU generator starts from `seed` inside, and goes on outside as if nothing had been drawn."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield

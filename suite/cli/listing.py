@@ -1,0 +1,39 @@
+"""`layerstate list`: what is built in."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+__all__ = ["list_"]
+
+
+class What(StrEnum):
+    """Kinds of specs, as one says them."""
+
+    TASKS = "tasks"
+    MODELS = "models"
+    PROTOCOLS = "protocols"
+    SUITES = "suites"
+    CLAIMS = "claims"
+
+
+def list_(
+    what: Annotated[
+        What | None, typer.Argument(metavar="[tasks|models|protocols|suites|claims]", help="One kind only.")
+    ] = None,
+) -> None:
+    """List the built-in tasks, models, protocols, suites and claims."""
+    from ..spec.load import KINDS, headings
+
+    kinds = {kind if kind == "claims" else f"{kind}s": kind for kind in KINDS}
+    for plural in [what.value] if what else [each.value for each in What]:
+        found = headings(kinds[plural])
+        if not found and what is None:
+            continue
+        typer.echo(f"{plural}:" if what is None else "", nl=what is None)
+        width = max((len(heading.name) for heading in found), default=0)
+        for heading in found:
+            typer.echo(f"{'  ' if what is None else ''}{heading.name:<{width}}  {heading.title}")

@@ -1,0 +1,70 @@
+"""Arguments that several verbs share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ..runner.plan import Plan
+
+__all__ = [
+    "Device",
+    "ModelFilter",
+    "Out",
+    "ProtocolFilter",
+    "SeedFilter",
+    "Suite",
+    "TaskFilter",
+    "folder_of",
+    "planned",
+]
+
+Suite = Annotated[str, typer.Argument(metavar="SUITE", help="A built-in suite, or the path of a suite's YAML file.")]
+ModelFilter = Annotated[
+    list[str] | None,
+    typer.Option("--model", metavar="M", help="Only this model (a name, or the path of a YAML file). Can be repeated."),
+]
+TaskFilter = Annotated[
+    list[str] | None,
+    typer.Option("--task", metavar="T", help="Only this task (a name, or the path of a YAML file). Can be repeated."),
+]
+SeedFilter = Annotated[list[int] | None, typer.Option("--seed", metavar="N", help="Only this seed. Can be repeated.")]
+ProtocolFilter = Annotated[
+    list[str] | None,
+    typer.Option("--protocol", metavar="P", help="Only this protocol (a name, or a path). Can be repeated."),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="The run folder.", show_default="runs/<suite>", file_okay=True),
+]
+
+
+class Device(StrEnum):
+    """Where models compute."""
+
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+def planned(
+    suite: str, models: list[str] | None, tasks: list[str] | None, seeds: list[int] | None, protocols: list[str] | None
+) -> Plan:
+    """The plan of a suite, narrowed by the filters that were given."""
+    from ..runner.plan import make_plan
+    from ..spec.load import resolve_suite
+
+    return make_plan(
+        resolve_suite(
+            suite, models=models or None, tasks=tasks or None, seeds=seeds or None, protocols=protocols or None
+        )
+    )
+
+
+def folder_of(out: Path | None, plan: Plan) -> Path:
+    """The run folder: as given, or runs/<suite>."""
+    return out if out is not None else Path("runs") / plan.resolved.suite.name

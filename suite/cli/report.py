@@ -1,0 +1,22 @@
+"""`layerstate report`: the numbers of a run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..runner.formats import Format
+
+__all__ = ["report"]
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.", exists=True, file_okay=False)],
+    format: Annotated[Format, typer.Option("--format", help="How it is printed.")] = Format.TABLE,
+) -> None:
+    """Print one table a suite that was run into a folder."""
+    from ..runner.report import report_text
+
+    typer.echo(report_text(folder, format, tell=lambda text: typer.echo(text, err=True)), nl=False)

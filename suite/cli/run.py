@@ -1,0 +1,101 @@
+"""`layerstate run`: complete a suite in a run folder."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .debug import debugging
+from .options import Device, ModelFilter, Out, ProtocolFilter, SeedFilter, Suite, TaskFilter, folder_of, planned
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..runner.pending import Pending
+    from ..runner.plan import Plan
+    from ..runner.run import Summary
+    from ..runner.store import Store
+
+__all__ = ["run"]
+
+
+def run(
+    suite: Suite,
+    model: ModelFilter = None,
+    task: TaskFilter = None,
+    seed: SeedFilter = None,
+    protocol: ProtocolFilter = None,
+    out: Out = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers", min=1, metavar="N", help="Processes; numbers do not depend on it.", show_default="one a core"
+        ),
+    ] = None,
+    device: Annotated[Device, typer.Option("--device", help="Where models compute.")] = Device.AUTO,
+) -> None:
+    """Train and measure what is missing; finished work is kept, and a second run has nothing to do."""
+    from ..runner.pending import find_pending
+    from ..runner.store import Store
+
+    the_plan = planned(suite, model, task, seed, protocol)
+    folder = folder_of(out, the_plan)
+    store = Store(folder, lambda text: typer.echo(text, err=True))
+    store.prepare()
+    pending = find_pending(the_plan, store)
+    summary = _run(the_plan, store, pending, workers, device)
+    _print_end(the_plan, folder, summary)
+    if summary.failed:
+        raise typer.Exit(3)
+
+
+def _run(plan: Plan, store: Store, pending: list[Pending], workers: int | None, device: Device) -> Summary:
+    from ..runner.progress import shown
+    from ..runner.run import default_workers, run
+    from ..runner.settings import Settings
+    from ..runner.threads import limit_new_libraries
+
+    settings = Settings(store.out, "cpu", debugging())
+    if not pending:
+        return run(plan, pending, store, settings, workers=1, listen=lambda _event: None)
+    limit_new_libraries()
+    settings = Settings(store.out, _device(device), debugging())
+    number = min(workers or default_workers(len(pending)), len(pending))
+    with shown(len(pending), sys.stderr) as listen:
+        return run(plan, pending, store, settings, workers=number, listen=listen)
+
+
+def _device(device: Device) -> str:
+    """cpu or cuda; auto takes cuda where torch finds it."""
+    if device is Device.CPU:
+        return "cpu"
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    if device is Device.CUDA:
+        raise typer.BadParameter("torch finds no CUDA device here; use --device cpu", param_hint="--device")
+    return "cpu"
+
+
+def _print_end(plan: Plan, folder: Path, summary: Summary) -> None:
+    from ..runner.report import Format, report_text
+
+    done = len(plan.cells) - len(summary.failed)
+    if summary.worked_on:
+        typer.echo("")
+    else:
+        typer.echo(f"Nothing to do: all {done} cells are complete in {folder}.\n")
+    cells = {cell.identity for cell in plan.cells}
+    typer.echo(report_text(folder, Format.TABLE, only=cells))
+    if summary.failed:
+        typer.echo(f"{len(summary.failed)} of {len(plan.cells)} cells failed; the others are complete:", err=True)
+        for failures in summary.failed:
+            for failure in failures.failures:
+                cell = failures.cell
+                what = failure.protocol or failure.stage
+                typer.echo(f"  {cell.model} · {cell.task} · seed {cell.seed} ({what}): {failure.message}", err=True)
+        typer.echo("The same command tries them again.", err=True)
+    typer.echo(f"Next:  layerstate report {folder}\n       layerstate leaderboard build {folder} --out site")

@@ -1,0 +1,257 @@
+"""Where the state is used: ablate the directions that hold it, one site at a time, and look at the model's output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ..measure import summaries
+from ..measure.chance import skill
+from ..measure.statistics import Resamples, percentile_interval
+from ..spec.results import Coordinate
+from . import base
+from .ablating import AblatedModel, Fill, Ruler, SiteData, ruler_basis
+from .base import CellView, Outcome, Reading
+from .probing import Labels, ProbeParams, labels_of, score_site, site_activations
+from .readings import estimate, undefined, word
+
+__all__ = ["MECHANISTIC", "VERSION", "Ablation", "Params", "measure"]
+
+VERSION = 1
+MECHANISTIC = True
+
+Int = NDArray[np.int64]
+Float64 = NDArray[np.float64]
+T = TypeVar("T")
+SITE_METRICS = ("drop", "random_drop", "effect", "refit_accuracy", "refit_skill")
+GAP_METRICS = ("causal_site", "causal_site_index", "gap", "gap_share")
+
+
+class Ablation(base.Params):
+    """Which directions are ablated, and what stands in their place."""
+
+    ruler: Ruler
+    """`means`: differences of class means; `probe`: the probe's weights; `probe_per_feature`: with scaled features."""
+    fill: Fill
+    """The site's mean activation, or zero."""
+
+
+def _standard_ablations() -> list[Ablation]:
+    return [
+        Ablation(ruler="means", fill="mean"),
+        Ablation(ruler="probe", fill="zero"),
+        Ablation(ruler="probe_per_feature", fill="zero"),
+    ]
+
+
+class Params(ProbeParams):
+    """Parameters of `causal`."""
+
+    ablations: list[Ablation] = Field(default_factory=_standard_ablations, min_length=1)
+    """The rulers to measure with."""
+    random_draws: int = Field(default=8, ge=8, le=1000)
+    """Random subspaces of the same rank and fill, for the control."""
+    causal_within: float = Field(default=0.005, ge=0.0, le=1.0)
+    """Sites whose effect is this close to the largest one, as a share of accuracy, count as tied with it."""
+    readable_from: float = Field(default=0.05, ge=0.0, le=1.0)
+    """A causal site is one whose clean probe has at least this skill: elsewhere the directions are noise."""
+
+
+@dataclass(frozen=True)
+class _Effect:
+    """What an ablation at one site does beyond a random one, as shares of accuracy."""
+
+    value: float
+    draws: Float64
+    converged: bool
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """Everything that the rulers of one cell have in common."""
+
+    params: Params
+    labels: Labels
+    sites: tuple[SiteData, ...]
+    model: AblatedModel
+    evaluate: Resamples
+    test: Resamples
+    draws_of_random: Float64
+    """(draws, random_draws): how much each random subspace counts in each resample; rows sum to 1."""
+    outcome: Outcome = field(default_factory=Outcome)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(site.name for site in self.sites)
+
+
+def measure(cell: CellView, params: Params) -> Outcome:
+    """Drop, matched random drop, effect and refitted probe at every site and ruler; causal site and gap."""
+    bench = _set_up(cell, params)
+    bench.outcome.arrays["correct/clean"] = bench.model.clean
+    bench.outcome.arrays["chance/refit"] = bench.labels.guessed
+    for ablation in params.ablations:
+        _measure_ablation(bench, ablation)
+    return bench.outcome
+
+
+def _set_up(cell: CellView, params: Params) -> _Bench:
+    labels = labels_of(cell, cell.task.target, params)
+    sites = tuple(
+        SiteData(name, train, test, score_site(train, test, labels, params.settings("site")))
+        for name, (train, test) in site_activations(cell, labels).items()
+    )
+    model = AblatedModel(cell, first=params.min_position, random_draws=params.random_draws)
+    rng = cell.rng("causal.resamples")
+    of_random = Resamples(params.random_draws, rng, params.draws).weights / params.random_draws
+    return _Bench(
+        params,
+        labels,
+        sites,
+        model,
+        Resamples(model.n, rng, params.draws),
+        Resamples(len(labels.test), cell.rng("probe.resamples"), params.draws),
+        of_random.astype(np.float64),
+    )
+
+
+def _measure_ablation(bench: _Bench, ablation: Ablation) -> None:
+    """All readings of one ruler and fill."""
+    rows = [_measure_site(bench, ablation, site) for site in bench.sites]
+    key = f"{ablation.ruler}/{ablation.fill}"
+    for name, index in (("correct", 0), ("random", 1), ("refit", 2)):
+        bench.outcome.arrays[f"{name}/{key}"] = np.stack([row.counts[index] for row in rows])
+    bench.outcome.readings += _gap_readings(bench, ablation, [row.effect for row in rows])
+
+
+@dataclass(frozen=True)
+class _SiteRow:
+    """Counts (correct, summed over random draws, refit), −1 where nothing was measured, and the effect."""
+
+    counts: tuple[Int, Int, Int]
+    effect: _Effect | None
+
+
+def _measure_site(bench: _Bench, ablation: Ablation, site: SiteData) -> _SiteRow:
+    params, model = bench.params, bench.model
+    at = {"site": site.name, "ruler": ablation.ruler, "fill": ablation.fill}
+    if site.score.reason is not None:
+        return _unmeasured(bench, at, site.score.reason)
+    basis_KD, converged = ruler_basis(ablation.ruler, site, bench.labels, params.settings("per_feature"))
+    rank = len(basis_KD)
+    bench.outcome.readings.append(Reading("rank", float(rank), dict(at)))
+    if rank == 0:
+        return _unmeasured(bench, at, "no_direction")
+    fill_D = site.fill(ablation.fill)
+    ablated = model.ablated(site.name, basis_KD, fill_D)
+    random = model.random(site, rank, ablation.fill)
+    effect = _drops(bench, at, ablated, random, converged)
+    refit = _refit(bench, at, site, basis_KD, fill_D)
+    return _SiteRow((ablated, random.sum(axis=0), refit), effect)
+
+
+def _unmeasured(bench: _Bench, at: Mapping[str, Coordinate], reason: str) -> _SiteRow:
+    bench.outcome.readings += [undefined(metric, reason, at=at) for metric in SITE_METRICS]
+    nothing = np.full(bench.model.n, -1, np.int64)
+    return _SiteRow((nothing, nothing, np.full(len(bench.labels.test), -1, np.int64)), None)
+
+
+def _drops(bench: _Bench, at: Mapping[str, Coordinate], ablated: Int, random: Int, converged: bool) -> _Effect:
+    """drop, random_drop and effect of one site, paired over sequences; random subspaces are resampled too."""
+    model, n = bench.model, bench.model.n
+    shares = np.concatenate([model.clean[None], ablated[None], random]) / model.scored
+    means, draws = shares.mean(axis=1), bench.evaluate.means(shares)
+    random_draws = (draws[:, 2:] * bench.draws_of_random).sum(axis=1)
+    values = {
+        "drop": (means[0] - means[1], draws[:, 0] - draws[:, 1]),
+        "random_drop": (means[0] - means[2:].mean(), draws[:, 0] - random_draws),
+        "effect": (means[2:].mean() - means[1], random_draws - draws[:, 1]),
+    }
+    for metric, (value, value_draws) in values.items():
+        sound = converged or metric == "random_drop"
+        reading = estimate(metric, 100 * float(value), 100 * value_draws, at=at, n=n, exact=(0.0,), converged=sound)
+        bench.outcome.readings.append(reading)
+    value, value_draws = values["effect"]
+    return _Effect(float(value), value_draws, converged)
+
+
+def _refit(bench: _Bench, at: Mapping[str, Coordinate], site: SiteData, basis_KD: Float64, fill_D: Float64) -> Int:
+    """A fresh probe on the ablated activations: right test positions a sequence, its readings added."""
+    labels, resamples = bench.labels, bench.test
+    score = site.refit(basis_KD, fill_D, labels, bench.params.settings("site"))
+    if score.correct is None:
+        reason = score.reason or "undefined"
+        bench.outcome.readings += [undefined(metric, reason, at=at) for metric in ("refit_accuracy", "refit_skill")]
+        return np.full(len(labels.test), -1, np.int64)
+    shares = np.stack([score.correct, labels.guessed]) / labels.scored
+    means, draws = shares.mean(axis=1), resamples.means(shares)
+    skilled, skill_draws = skill(means[0], means[1]), skill(draws[:, 0], draws[:, 1])
+    n, converged = resamples.n, score.converged
+    bench.outcome.readings += [
+        estimate("refit_accuracy", float(means[0]), draws[:, 0], at=at, n=n, converged=converged),
+        estimate("refit_skill", float(skilled), skill_draws, at=at, n=n, converged=converged, missing="chance_is_one"),
+    ]
+    return score.correct
+
+
+def _gap_readings(bench: _Bench, ablation: Ablation, effects: list[_Effect | None]) -> list[Reading]:
+    """The causal site of one ruler, and how far the best site is from it."""
+    at: dict[str, Coordinate] = {"ruler": ablation.ruler, "fill": ablation.fill}
+    profile = _clean_profile(bench)
+    held_S = [score >= bench.params.readable_from for score in profile.skill]
+    found = [effect for effect, held in zip(effects, held_S, strict=True) if effect is not None and held]
+    values_S = _by_site(effects, held_S, lambda effect: effect.value, np.nan)
+    largest = max(found, key=lambda effect: effect.value, default=None)
+    if largest is None or not _above_zero(largest, bench.model.n):
+        return [undefined(metric, "no_causal_site", at=at) for metric in GAP_METRICS]
+    never = np.full(bench.params.draws, -np.inf)
+    draws_BS = np.stack(_by_site(effects, held_S, lambda effect: effect.draws, never), axis=1)
+    causal, causal_draws = (summaries.best_site(v, bench.params.causal_within) for v in (np.array(values_S), draws_BS))
+    best, best_draws = (summaries.best_site(v, bench.params.best_within) for v in (profile.accuracy, profile.draws))
+    converged = profile.converged and all(effect.converged for effect in found)
+    n = min(bench.model.n, bench.test.n)
+    depth = len(bench.sites) - 1
+    readings = [word("causal_site", bench.sites[int(causal)].name, at=at, n=bench.model.n, converged=converged)]
+    for metric, value, draws in (
+        ("causal_site_index", float(causal), causal_draws.astype(np.float64)),
+        ("gap", float(best - causal), (best_draws - causal_draws).astype(np.float64)),
+        ("gap_share", float(best - causal) / depth, (best_draws - causal_draws) / depth),
+    ):
+        readings.append(estimate(metric, value, draws, at=at, n=n, exact=(value,), converged=converged))
+    return readings
+
+
+@dataclass(frozen=True)
+class _CleanProfile:
+    """The clean probes over all sites; −inf at sites where none was fitted."""
+
+    accuracy: Float64
+    draws: Float64
+    skill: Float64
+    converged: bool
+
+
+def _clean_profile(bench: _Bench) -> _CleanProfile:
+    guessed = bench.labels.guessed
+    counts = [guessed if site.score.correct is None else site.score.correct for site in bench.sites]
+    shares = np.stack([*counts, guessed]) / bench.labels.scored
+    means, draws = shares.mean(axis=1), bench.test.means(shares)
+    missing = np.array([site.score.correct is None for site in bench.sites])
+    accuracy = np.where(missing, -np.inf, means[:-1])
+    skills = np.where(missing, -np.inf, np.nan_to_num(skill(means[:-1], means[-1]), nan=-np.inf))
+    converged = all(site.score.converged for site in bench.sites)
+    return _CleanProfile(accuracy, np.where(missing, -np.inf, draws[:, :-1]), skills, converged)
+
+
+def _by_site(effects: list[_Effect | None], held_S: list[bool], of: Callable[[_Effect], T], otherwise: T) -> list[T]:
+    pairs = zip(effects, held_S, strict=True)
+    return [of(effect) if effect is not None and held else otherwise for effect, held in pairs]
+
+
+def _above_zero(effect: _Effect, n: int) -> bool:
+    return percentile_interval(effect.draws, effect.value, units=n, exact=(0.0,)).above_zero

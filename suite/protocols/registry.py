@@ -1,0 +1,135 @@
+"""From a protocol spec's `measures` to its code: built in, installed, or a file beside the YAML. Imports no torch."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+from ...tasks.errors import SpecError
+from .base import Params, ProtocolCode
+
+__all__ = ["BUILT_IN", "ENTRY_POINT_GROUP", "load_protocol"]
+
+BUILT_IN = ("behaviour", "causal", "probe_profile")
+"""Each the module of its name in this folder."""
+
+ENTRY_POINT_GROUP = "layerstate.protocols"
+
+
+def load_protocol(measures: str, base: Path | None = None) -> ProtocolCode:
+    """The measuring code that a protocol spec names.
+
+    Parameters
+    ----------
+    measures : str
+        A built-in name, the name of an entry point in the group ``layerstate.protocols``, or the path of a Python file.
+        In each case a module with ``VERSION`` (int), ``MECHANISTIC`` (bool), ``Params`` (a subclass of
+        `protocols.base.Params`) and ``measure(cell, params)``.
+    base : Path, optional
+        What a path is relative to: the folder of the YAML. The working directory by default.
+
+    Raises
+    ------
+    SpecError
+        If there is no such protocol, its module can't be imported, or it lacks one of the four.
+    """
+    if measures.endswith(".py"):
+        return _from_file((base or Path.cwd()) / measures)
+    if measures in BUILT_IN:
+        return _code(importlib.import_module(f".{measures}", __package__), measures, None)
+    installed = list(entry_points(group=ENTRY_POINT_GROUP))
+    found = [point for point in installed if point.name == measures]
+    if len(found) > 1:
+        sources = ", ".join(point.value for point in found)
+        raise SpecError(f"two installed packages give a protocol {measures!r} ({sources}); uninstall one")
+    if not found:
+        names = [*BUILT_IN, *(point.name for point in installed)]
+        raise SpecError(f"there is no protocol {measures!r}{_instead(measures, names)}, or write path/to/file.py")
+    return _from_entry_point(found[0])
+
+
+def _from_entry_point(point: EntryPoint) -> ProtocolCode:
+    try:
+        module = point.load()
+    except Exception as error:
+        raise SpecError(
+            f"the protocol {point.name!r} ({point.value}) can't be imported: {_last_line(error)}"
+        ) from error
+    if not isinstance(module, ModuleType):
+        raise SpecError(
+            f"the entry point {point.name!r} ({point.value}) must name a module, not a {type(module).__name__}"
+        )
+    file = Path(module.__file__) if module.__file__ else None
+    return _code(module, point.name, _digest(file) if file and file.is_file() else None)
+
+
+def _from_file(path: Path) -> ProtocolCode:
+    file = path.resolve()
+    if not file.is_file():
+        nearby = sorted(other.name for other in file.parent.glob("*.py")) if file.parent.is_dir() else []
+        raise SpecError(f"there is no protocol file {file}{_instead(file.name, nearby)}")
+    digest = _digest(file)
+    name = f"layerstate_protocol_{hashlib.sha256(f'{file}{digest}'.encode()).hexdigest()[:16]}"
+    module = sys.modules.get(name) or _run_file(file, name)
+    return _code(module, str(file), digest)
+
+
+def _run_file(file: Path, name: str) -> ModuleType:
+    """The module of `file`, in sys.modules under `name` while it runs and after, where dataclasses look for it."""
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise SpecError(f"the protocol file {file} can't be imported: Python knows no loader for it")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise SpecError(f"the protocol file {file} can't be imported: {_last_line(error)}") from error
+    return module
+
+
+def _code(module: ModuleType, source: str, digest: str | None) -> ProtocolCode:
+    version = _attribute(module, source, "VERSION", "a whole number")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise SpecError(f"the protocol {source}: VERSION must be a whole number, not {version!r}")
+    mechanistic = _attribute(module, source, "MECHANISTIC", "True or False")
+    if not isinstance(mechanistic, bool):
+        raise SpecError(f"the protocol {source}: MECHANISTIC must be True or False, not {mechanistic!r}")
+    params = _attribute(module, source, "Params", "a subclass of layerstate.suite.protocols.Params")
+    if not isinstance(params, type) or not issubclass(params, Params):
+        raise SpecError(f"the protocol {source}: Params must be a subclass of layerstate.suite.protocols.Params")
+    measure = _attribute(module, source, "measure", "a function measure(cell, params)")
+    if not callable(measure):
+        raise SpecError(f"the protocol {source}: measure must be a function measure(cell, params)")
+    return ProtocolCode(version, mechanistic, params, cast(Any, measure), digest)
+
+
+def _attribute(module: ModuleType, source: str, name: str, what: str) -> object:
+    if not hasattr(module, name):
+        raise SpecError(f"the protocol {source} has no {name}; it must be {what}")
+    return getattr(module, name)
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _last_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _instead(name: str, known: Iterable[str]) -> str:
+    names = sorted(set(known))
+    close = difflib.get_close_matches(name, names, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; there are {', '.join(names)}" if names else ""

@@ -1,0 +1,30 @@
+"""Runtime knobs of a run: none of them changes a number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Settings"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every worker of a run knows.
+
+    Attributes
+    ----------
+    out : Path
+        The run folder.
+    device : str
+        Where models compute: cpu or cuda.
+    debug : bool
+        Whether the tracebacks of failures are told.
+    save_every : float
+        Seconds between two saves of a training's state.
+    """
+
+    out: Path
+    device: str = "cpu"
+    debug: bool = False
+    save_every: float = 60.0

@@ -1,0 +1,92 @@
+"""Checks between the specs of a suite: gate, headline, recipes by task, curricula, learned positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+from .deep import params_problem
+from .explain import Problem, problem_at
+from .located import Located
+from .names import builtin_names
+from .nodes import Key
+from .schema import ProtocolSpec, ReferenceModel, SuiteSpec, TaskSpec, TorchModuleModel, TransformerArchitecture
+from .suggest import did_you_mean, quoted
+
+__all__ = ["problems_across"]
+
+Specs = Mapping[str, Located]
+
+
+def problems_across(suite: Located, spec: SuiteSpec, models: Specs, tasks: Specs, protocols: Specs) -> list[Problem]:
+    """Everything that does not fit between a suite's specs, each of which is right by itself."""
+    problems = [
+        *_metric_problems(suite, ("gate", "metric"), spec.gate.metric, protocols),
+        *_metric_problems(suite, ("headline",), spec.headline, protocols),
+        *_gate_length_problems(suite, spec, tasks),
+    ]
+    for model in models.values():
+        problems += _recipe_problems(model, tasks)
+        for task in tasks.values():
+            problems += _pair_problems(model, task)
+    return problems
+
+
+def _metric_problems(suite: Located, keys: tuple[Key, ...], metric: str, protocols: Specs) -> Iterator[Problem]:
+    protocol, dot, name = metric.partition(".")
+    if not dot:
+        yield problem_at(suite.marks, keys, f"the text {quoted(metric)} — protocol.metric would be right")
+    elif protocol not in protocols:
+        advice = did_you_mean(protocol, protocols)
+        yield problem_at(suite.marks, keys, f"{quoted(protocol)} is no protocol of this suite — {advice}")
+    else:
+        metrics = cast(ProtocolSpec, protocols[protocol].spec).metrics
+        if name not in metrics:
+            advice = did_you_mean(name, metrics)
+            yield problem_at(
+                suite.marks, keys, f"the protocol {quoted(protocol)} has no metric {quoted(name)} — {advice}"
+            )
+
+
+def _gate_length_problems(suite: Located, spec: SuiteSpec, tasks: Specs) -> Iterator[Problem]:
+    length = spec.gate.at_length
+    for name, located in tasks.items():
+        lengths = cast(TaskSpec, located.spec).lengths.evaluate
+        if length != "train" and length not in lengths:
+            message = f"the length {length} is not evaluated by the task {quoted(name)} — `train` or one of {lengths}"
+            yield problem_at(suite.marks, ("gate", "at_length"), message)
+
+
+def _recipe_problems(model: Located, tasks: Specs) -> Iterator[Problem]:
+    known = {*builtin_names("task"), *tasks}
+    spec = cast(ReferenceModel | TorchModuleModel, model.spec)
+    for name in spec.training.per_task:
+        if name not in known:
+            node = model.marks.nearest(("training", "per_task", name))
+            message = (
+                f"no task {quoted(name)} is built in or in this suite — {did_you_mean(name, known)} "
+                "(the recipe for a task of your own goes into the `override` of the suite that has it)"
+            )
+            yield Problem(node.key, node.path, message)
+
+
+def _pair_problems(model: Located, task: Located) -> Iterator[Problem]:
+    spec, wanted = cast(ReferenceModel | TorchModuleModel, model.spec), cast(TaskSpec, task.spec)
+    override = spec.training.per_task.get(wanted.name)
+    own = override is not None and override.curriculum is not None
+    at: tuple[Key, ...] = ("training", "per_task", wanted.name, "curriculum") if own else ("training", "curriculum")
+    for number, stage in enumerate(spec.training.resolve(wanted.name).curriculum):
+        if stage.params:
+            found = params_problem(task, wanted, (), wanted.params | stage.params)
+            if found is not None:
+                message = f"for the task {quoted(wanted.name)}: {found.message}"
+                yield problem_at(model.marks, (*at, number, "params"), message)
+    architecture = spec.architecture if isinstance(spec, ReferenceModel) else None
+    if isinstance(architecture, TransformerArchitecture) and architecture.positions == "learned":
+        longest = max(wanted.lengths.evaluate)
+        if longest > architecture.max_length:
+            message = (
+                f"{architecture.max_length} learned positions, but the task {quoted(wanted.name)} is evaluated "
+                f"at length {longest} — at least {longest} would be right"
+            )
+            yield problem_at(model.marks, ("architecture", "max_length"), message)

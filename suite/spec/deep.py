@@ -1,0 +1,112 @@
+"""Checks that need the code behind a spec: a family's parameters, a protocol's parameters. No torch is imported."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from ...tasks.errors import LayerstateError, TaskError
+from .explain import Problem, problem_at, problems_of, spec_error
+from .located import Located
+from .nodes import Key
+from .schema import ProtocolSpec, TaskSpec, TorchModuleModel
+from .suggest import did_you_mean, listed, quoted
+
+__all__ = ["params_problem", "validate_deep"]
+
+
+def validate_deep(located: Located) -> Located:
+    """Check a spec against the code that it names.
+
+    A task's family is built with its parameters, and must have its target and states; a protocol's parameters are
+    checked by its code, and come back with every default filled in. Other kinds come back as they are.
+
+    Raises
+    ------
+    SpecError
+        Listing every error, at its place in the YAML.
+    """
+    if isinstance(located.spec, TaskSpec):
+        problems = _task_problems(located, located.spec)
+        if problems:
+            raise spec_error(problems)
+    if isinstance(located.spec, ProtocolSpec):
+        return _with_checked_params(located, located.spec)
+    if isinstance(located.spec, TorchModuleModel):
+        problems = _module_problems(located, located.spec)
+        if problems:
+            raise spec_error(problems)
+    return located
+
+
+def params_problem(located: Located, task: TaskSpec, keys: tuple[Key, ...], params: dict[str, Any]) -> Problem | None:
+    """What is wrong with the family's parameters `params`, written under `keys` of `located`; None if nothing is."""
+    from ...tasks import load_task
+
+    try:
+        load_task(task.family, params, task.target, located.base)
+    except TaskError as error:
+        return problem_at(located.marks, (*keys, *([error.field] if error.field else [])), str(error))
+    except LayerstateError as error:
+        return problem_at(located.marks, ("family",), str(error))
+    return None
+
+
+def _task_problems(located: Located, task: TaskSpec) -> list[Problem]:
+    from ...tasks import load_task
+
+    try:
+        built = load_task(task.family, task.params, task.target, located.base)
+    except TaskError as error:
+        return [_task_problem(located, error)]
+    except LayerstateError as error:
+        return [problem_at(located.marks, ("family",), str(error))]
+    classes = built.classes
+    if task.target not in classes:
+        return [_no_state(located, ("target",), task.target, classes)]
+    missing = [(number, state) for number, state in enumerate(task.states) if state not in classes]
+    return [_no_state(located, ("states", number), state, classes) for number, state in missing]
+
+
+def _task_problem(located: Located, error: TaskError) -> Problem:
+    field = error.field
+    if field is None or field in ("family", "target"):
+        return problem_at(located.marks, (field or "params",), str(error))
+    if located.marks.nearest(("params", field)).path[-1:] == (field,):
+        node = located.marks.nearest(("params", field))
+        return Problem(node.mark, node.path, str(error))
+    node = located.marks.nearest(("params",))
+    return Problem(node.key, (*node.path, *(() if node.path else ("params",)), field), str(error))
+
+
+def _no_state(located: Located, keys: tuple[Key, ...], state: str, classes: Any) -> Problem:
+    message = f"the family has no state {quoted(state)} — {did_you_mean(state, classes)} ({listed(classes)})"
+    return problem_at(located.marks, keys, message)
+
+
+def _with_checked_params(located: Located, protocol: ProtocolSpec) -> Located:
+    from ..protocols import load_protocol
+
+    try:
+        code = load_protocol(protocol.measures, located.base)
+    except LayerstateError as error:
+        raise located.error(("measures",), str(error)) from None
+    try:
+        params = code.params.model_validate(protocol.params)
+    except ValidationError as error:
+        raise spec_error(problems_of(error, code.params, located.marks, ("params",))) from None
+    return replace(located, spec=protocol.model_copy(update={"params": params.model_dump()}))
+
+
+def _module_problems(located: Located, model: TorchModuleModel) -> list[Problem]:
+    target, _, function = model.module.rpartition(":")
+    if not target or not function.isidentifier():
+        message = f"{quoted(model.module)} — `my_model.py:build` or `package.module:build` would be right"
+        return [problem_at(located.marks, ("module",), message)]
+    if target.endswith(".py") and not os.path.isfile(located.base / target):
+        message = f"there is no file {quoted(target)} beside {located.path.name} — give its path from there"
+        return [problem_at(located.marks, ("module",), message)]
+    return []

@@ -1,0 +1,232 @@
+"""One spec from one file: reading, `extends`, validation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from pydantic import BaseModel, ValidationError
+
+from ...tasks.errors import SpecError
+from .explain import problem_at, problems_of, spec_error
+from .names import KINDS, Kind, article, is_path, spec_file
+from .nodes import Key, Node, PlacedError, merge, plain, shown
+from .read import describe, read_node
+from .schema import ClaimsSpec, ProtocolSpec, ReferenceModel, Spec, SuiteSpec, TaskSpec, TorchModuleModel
+from .suggest import did_you_mean, listed, quoted
+
+__all__ = ["ADAPTERS", "Located", "Overrides", "find_spec", "load_spec", "locate"]
+
+ADAPTERS: dict[str, type[BaseModel]] = {"reference": ReferenceModel, "torch_module": TorchModuleModel}
+_CLASSES: dict[str, type[BaseModel]] = {
+    "task": TaskSpec,
+    "protocol": ProtocolSpec,
+    "suite": SuiteSpec,
+    "claims": ClaimsSpec,
+}
+_CODE_KEYS = ("family", "module", "measures")
+_REFERENCE_LISTS = ("models", "tasks", "protocols")
+
+Overrides = Callable[[str], list[Node]]
+"""From a spec's name to the mappings that are laid over its YAML."""
+
+
+@dataclass(frozen=True)
+class Located:
+    """A validated spec with its file and the place of every key.
+
+    Attributes
+    ----------
+    spec : Spec
+        The validated spec, `extends` and overrides applied.
+    path : Path
+        Its file; relative references in it start at ``path.parent``.
+    marks : Node
+        The tree it was made from: ``marks.nearest(("lengths", "train")).mark`` is a place.
+    """
+
+    spec: Spec
+    path: Path
+    marks: Node
+
+    @property
+    def name(self) -> str:
+        """The spec's name."""
+        return self.spec.name
+
+    @property
+    def base(self) -> Path:
+        """The folder at which relative references in the spec start."""
+        return self.path.parent
+
+    def error(self, keys: tuple[Key, ...], message: str) -> SpecError:
+        """A SpecError that points at the value under `keys`."""
+        return spec_error([problem_at(self.marks, keys, message)])
+
+
+def load_spec(path: Path | str) -> Located:
+    """The spec in one YAML file, whatever its kind.
+
+    Raises
+    ------
+    SpecError
+        Listing every error of the file, one line each.
+    """
+    return locate(Path(path))
+
+
+def find_spec(kind: Kind, name_or_path: str, base: Path | None = None) -> Located:
+    """The spec of a kind under a built-in name, or at a path (relative to `base`, or to the current folder).
+
+    Raises
+    ------
+    SpecError
+        If there is none, it is of another kind, or it is wrong.
+    """
+    return locate(spec_file(kind, name_or_path, base), kind)
+
+
+def locate(path: Path, kind: Kind | None = None, overrides: Overrides | None = None) -> Located:
+    """Read, extend, override and validate one file."""
+    root = _extended(path)
+    found = _kind_of(root, kind)
+    if overrides is not None:
+        name = root.child("name")
+        for node in overrides(name.value) if name is not None and isinstance(name.value, str) else []:
+            root = replace(merge(root, node), mark=root.mark, key=root.key, path=root.path)
+    model = _class_of(found, root)
+    try:
+        spec = model.model_validate(plain(root))
+    except ValidationError as error:
+        raise spec_error(problems_of(error, model, root)) from None
+    return Located(cast(Spec, spec), path, root)
+
+
+def _kind_of(root: Node, expected: Kind | None) -> Kind:
+    node = root.child("kind")
+    if node is None:
+        near = [key for key, _ in root.items() if key.lower() == "kind"]
+        hint = f" ({quoted(near[0])} is not it)" if near else ""
+        right = f"kind: {expected}" if expected else f"one of {listed(KINDS)}"
+        raise spec_error([problem_at(root, (), f"the key `kind` is missing{hint} — {right} would be right")])
+    if node.value not in KINDS:
+        right = did_you_mean(node.value, KINDS) if isinstance(node.value, str) else f"{listed(KINDS)} would be right"
+        raise spec_error([problem_at(root, ("kind",), f"{describe(plain(node))} — {right}")])
+    if expected is not None and node.value != expected:
+        name = root.child("name")
+        what = f"{quoted(str(name.value))} is" if name is not None else "this is"
+        raise spec_error(
+            [problem_at(root, ("kind",), f"{what} {article(node.value)}, {article(expected)} was expected")]
+        )
+    return node.value
+
+
+def _class_of(kind: Kind, root: Node) -> type[BaseModel]:
+    if kind != "model":
+        return _CLASSES[kind]
+    node = root.child("adapter")
+    if node is None:
+        near = [key for key, _ in root.items() if key.lower() == "adapter"]
+        hint = f" ({quoted(near[0])} is not it)" if near else ""
+        raise spec_error(
+            [problem_at(root, (), f"the key `adapter` is missing{hint} — {listed(ADAPTERS)} would be right")]
+        )
+    if not isinstance(node.value, str) or node.value not in ADAPTERS:
+        right = did_you_mean(node.value, ADAPTERS) if isinstance(node.value, str) else "a text would be right"
+        raise spec_error([problem_at(root, ("adapter",), f"{describe(plain(node))} — {right} ({listed(ADAPTERS)})")])
+    return ADAPTERS[node.value]
+
+
+def _extended(path: Path) -> Node:
+    """The file's tree laid over those that it extends.
+
+    Each ancestor enters once, after its own ancestors, later ones over earlier ones: in a diamond, what one branch sets
+    is not undone by the common ancestor that the other branch brings along.
+    """
+    order: list[tuple[Path, Node]] = []
+    _collect(path, None, [], order)
+    *ancestors, (_, own) = order
+    root: Node | None = None
+    for file, node in ancestors:
+        node = _rebased(node.without("name", "extends"), file, path)
+        root = node if root is None else merge(root, node)
+    own = own.without("extends")
+    return own if root is None else replace(merge(root, own), mark=own.mark, key=own.key)
+
+
+def _collect(path: Path, kind: object, chain: list[Path], order: list[tuple[Path, Node]]) -> None:
+    real = Path(os.path.realpath(path))
+    if any(real == Path(os.path.realpath(done)) for done, _ in order):
+        return
+    node = read_node(path)
+    own_kind = node.child("kind")
+    kind = own_kind.value if own_kind is not None else kind
+    if chain and own_kind is not None and own_kind.value != kind:
+        raise spec_error([problem_at(node, ("kind",), "another kind than the spec that extends it")])
+    for reference in _parents(node):
+        parent = _parent_file(reference, kind)
+        links = [*chain, path]
+        if any(Path(os.path.realpath(parent)) == Path(os.path.realpath(link)) for link in links):
+            shown_chain = " → ".join(shown(link) for link in [*links, parent])
+            raise spec_error([problem_at(reference, (), f"a cycle: {shown_chain} — a spec cannot build on itself")])
+        try:
+            _collect(parent, kind, links, order)
+        except PlacedError:
+            raise
+        except SpecError as error:
+            raise spec_error([problem_at(reference, (), str(error))]) from None
+    order.append((path, node))
+
+
+def _parents(node: Node) -> list[Node]:
+    """The references under `extends`."""
+    extends = node.child("extends")
+    if extends is None:
+        return []
+    entries = extends.value if isinstance(extends.value, list) else [extends]
+    wrong = [entry for entry in entries if not isinstance(entry.value, str) or not entry.value]
+    if wrong or not entries:
+        at = wrong[0] if wrong else extends
+        raise spec_error(
+            [problem_at(at, (), f"{describe(plain(at))} — a name or path, or a list of them, would be right")]
+        )
+    return entries
+
+
+def _parent_file(reference: Node, kind: object) -> Path:
+    text = str(reference.value)
+    if kind not in KINDS and not is_path(text):
+        raise spec_error(
+            [problem_at(reference, (), f"{quoted(text)} — write the `kind` first, so that the name can be found")]
+        )
+    try:
+        return spec_file(cast(Kind, kind), text, reference.mark.file.parent)
+    except SpecError as error:
+        raise spec_error([problem_at(reference, (), str(error))]) from None
+
+
+def _rebased(node: Node, file: Path, child: Path) -> Node:
+    """An ancestor's tree whose relative paths start at the folder of the file that extends it."""
+    here, there = file.parent.resolve(), child.parent.resolve()
+    if here == there or not isinstance(node.value, dict):
+        return node
+
+    def moved(entry: Node) -> Node:
+        text = entry.value
+        is_code = isinstance(text, str) and ("/" in text or ".py" in text)
+        if not isinstance(text, str) or not (is_code or is_path(text)) or Path(text).expanduser().is_absolute():
+            return entry
+        return replace(entry, value=os.path.relpath(here / text, there))
+
+    values = dict(node.value)
+    for key in _CODE_KEYS:
+        if key in values:
+            values[key] = moved(values[key])
+    for key in _REFERENCE_LISTS:
+        entries = values[key].value if key in values else None
+        if isinstance(entries, list):
+            values[key] = replace(values[key], value=[moved(entry) for entry in entries])
+    return replace(node, value=values)
