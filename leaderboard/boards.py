@@ -71,6 +71,7 @@ class Entry:
     asked: int = 0
     unranked: list[str] = field(default_factory=list[str])
     rank: int | None = None
+    _sites: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     @property
     def measured(self) -> int:
@@ -80,13 +81,16 @@ class Entry:
     def gates(self) -> dict[tuple[str, int], GateReading]:
         """The gate's reading of every cell that has one."""
         found: dict[tuple[str, int], GateReading] = {}
-        for (task, seed, _), result in sorted(self.results.items()):
+        for (task, seed, _), result in sorted(self.results.items(), key=_by_key):
             found.setdefault((task, seed), result.gate)
         return found
 
     def sites(self, task: str) -> list[str]:
         """The model's sites, in order."""
-        return next((result.sites for (name, _, _), result in sorted(self.results.items()) if name == task), [])
+        if task not in self._sites:
+            found = (result.sites for (name, _, _), result in sorted(self.results.items(), key=_by_key) if name == task)
+            self._sites[task] = next(found, [])
+        return self._sites[task]
 
 
 @dataclass(slots=True)
@@ -117,6 +121,10 @@ class Board:
     def ranked(self) -> list[Entry]:
         """Entries that have a rank."""
         return [entry for entry in self.entries if entry.rank is not None]
+
+
+def _by_key(pair: tuple[Key, Result]) -> Key:
+    return pair[0]
 
 
 def make_boards(records: Records) -> list[Board]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from copy import copy
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -22,6 +22,7 @@ __all__ = ["Axis", "Curve", "Frame", "Mark", "Point", "line_chart", "spread"]
 LABEL_GAP = 13.0
 _LABEL_LENGTH = 24
 _CHARACTER = 6.2
+_LEFT = 46
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +74,11 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A straight reference line with a word beside it: chance, the training length, the clean accuracy."""
+    """A straight reference line across the plot, or upright in it, with a word at its end."""
 
     at: float
-    label: str
+    label: str = ""
     upright: bool = False
-    start: float | None = None
-    end: float | None = None
     strong: bool = False
 
 
@@ -110,12 +109,13 @@ def line_chart(curves: Sequence[Curve], frame: Frame) -> dict[str, Any]:
         A Vega-Lite spec.
     """
     labelled = [curve for curve in curves if curve.label and curve.points]
-    widest = max([min(len(clean(curve.label)), _LABEL_LENGTH + 1) for curve in labelled], default=-3)
-    spec = copy(_drawing(frame.x.low, frame.x.high, frame.x.log, frame.y.low, frame.y.high, frame.width, frame.height))
+    beside = [curve.label for curve in labelled] + [mark.label for mark in frame.marks if not mark.upright]
+    widest = max((min(len(label), _LABEL_LENGTH + 1) for label in beside), default=0)
+    spec = _fitted(frame)
     spec["padding"] = {
-        "left": 36,
-        "right": 30 + round(_CHARACTER * widest),
-        "top": 40 if frame.headings else 24,
+        "left": _LEFT,
+        "right": 12 + round(_CHARACTER * widest) + (12 if labelled else 0),
+        "top": 36,
         "bottom": 38,
     }
     spec["datasets"] = {
@@ -164,10 +164,10 @@ def _pushed(placed: list[float], gap: float, low: float, high: float) -> list[fl
 
 
 @cache
-def _drawing(x_low: float, x_high: float, log: bool, y_low: float, y_high: float, width: int, height: int) -> dict[str, Any]:
-    """The layers of every line chart in a plot area of this size and range; the data come by name."""
-    across = alt.Scale(type="log" if log else "linear", domain=[x_low, x_high], nice=False)
-    up = alt.Scale(domain=[y_low, y_high], nice=False, zero=False)
+def _drawing() -> dict[str, Any]:
+    """The layers of every line chart; data come by name, sizes and ranges are filled in by `_fitted`."""
+    across, up = alt.Scale(nice=False), alt.Scale(nice=False, zero=False)
+    pixels = {"scale": None, "axis": None}
 
     def x(name: str = "x") -> alt.X:
         return alt.X(f"{name}:Q", axis=None, scale=across)
@@ -181,38 +181,40 @@ def _drawing(x_low: float, x_high: float, log: bool, y_low: float, y_high: float
     def of(name: str) -> alt.Chart:
         return alt.Chart(alt.NamedData(name))
 
-    colour, thickness = raw(alt.Color, "colour"), alt.StrokeWidth("thick:Q", scale=None)
-    opacity = alt.Opacity("opacity:Q", scale=None, legend=None)
-    dash = raw(alt.StrokeDash, "dash")
-    words = of("words")
+    colour, dash = raw(alt.Color, "colour"), raw(alt.StrokeDash, "dash")
+    look = {
+        "color": colour,
+        "strokeWidth": alt.StrokeWidth("thick:Q", scale=None),
+        "opacity": alt.Opacity("opacity:Q", scale=None, legend=None),
+    }
+    left, right = alt.value(0), alt.value("width")
     layers = [
-        of("grid").mark_rule(color=LIGHT.grid).encode(x=alt.value(0), x2=alt.value(width), y=y()),
+        of("grid").mark_rule(color=LIGHT.grid).encode(x=left, x2=right, y=y()),
         of("references").mark_rule(color=LIGHT.muted).encode(x=x(), x2="x2:Q", y=y(), y2="y2:Q", strokeDash=dash),
-        of("intervals").mark_rule().encode(x=x(), y=y(), y2="y2:Q", color=colour, strokeWidth=thickness, opacity=opacity),
+        of("intervals").mark_rule().encode(x=x(), y=y(), y2="y2:Q", **look),
         of("lines")
         .mark_line(strokeCap="round")
-        .encode(
-            x=x(), y=y(), detail="line:N", color=colour, strokeWidth=thickness, strokeDash=dash, opacity=opacity, order="x:Q"
-        ),
+        .encode(x=x(), y=y(), detail="line:N", strokeDash=dash, order="x:Q", **look),
         of("points")
         .mark_point(size=34, opacity=1, strokeWidth=1.25)
         .encode(x=x(), y=y(), stroke=raw(alt.Stroke, "colour"), fill=raw(alt.Fill, "fill"), shape=raw(alt.Shape, "shape")),
         of("labels")
-        .mark_rule(opacity=0.5)
-        .encode(x=alt.value(width + 4), x2=alt.value(width + 13), y=y(), y2="place:Q", color=colour),
+        .mark_rule(opacity=0.5, xOffset=4, x2Offset=13)
+        .encode(x=right, x2=right, y=y(), y2="place:Q", color=colour),
         of("labels")
         .mark_text(align="left", baseline="middle", dx=16)
-        .encode(x=alt.value(width), y=y("place"), text="label:N", color=colour),
+        .encode(x=right, y=y("place"), text="label:N", color=colour),
         *(
-            words.mark_text(align=align, baseline="middle")
+            of("words")
+            .mark_text(align=align, baseline="middle")
             .transform_filter(f"datum.align == '{align}'")
-            .encode(x=alt.X("px:Q", scale=None, axis=None), y=alt.Y("py:Q", scale=None, axis=None), text="label:N", color=colour)
+            .encode(x=alt.X("px:Q", **pixels), y=alt.Y("py:Q", **pixels), text="label:N", color=colour)
             for align in ("left", "center", "right")
         ),
     ]
     chart = (
         alt.layer(*layers)
-        .properties(width=width, height=height, autosize=alt.AutoSizeParams(type="none"))
+        .properties(autosize=alt.AutoSizeParams(type="none"))
         .configure(background="transparent", aria=False)
         .configure_view(stroke=None)
         .configure_text(fontSize=11)
@@ -220,6 +222,20 @@ def _drawing(x_low: float, x_high: float, log: bool, y_low: float, y_high: float
     spec = chart.to_dict()
     del spec["$schema"]
     return spec
+
+
+def _fitted(frame: Frame) -> dict[str, Any]:
+    """The drawing with the frame's size and ranges."""
+    spec = deepcopy(_drawing())
+    scales = {
+        "x": {"domain": [frame.x.low, frame.x.high], "type": "log" if frame.x.log else "linear", "nice": False},
+        "y": {"domain": [frame.y.low, frame.y.high], "nice": False, "zero": False},
+    }
+    for layer in spec["layer"]:
+        for name, scale in scales.items():
+            if layer["encoding"].get(name, {}).get("scale") is not None:
+                layer["encoding"][name]["scale"] = scale
+    return spec | {"width": frame.width, "height": frame.height}
 
 
 def _held(value: float, axis: Axis) -> float:
@@ -247,15 +263,16 @@ def _words(frame: Frame) -> list[dict[str, Any]]:
     """Ticks, titles, headings and the names of reference lines."""
     rows = [_word(label, -8, _down(at, frame), "right") for at, label in frame.y.ticks]
     rows += [_word(label, _across(at, frame), frame.height + 12, "center") for at, label in frame.x.ticks]
-    rows += [_word(label, _across(at, frame), -14, "center", LIGHT.ink) for at, label in frame.headings]
-    rows.append(_word(frame.y.title, -26, -32 if frame.headings else -14, "left"))
+    rows += [_word(label, _across(at, frame), -8, "center", LIGHT.ink) for at, label in frame.headings]
+    rows.append(_word(frame.y.title, -_LEFT + 4, -26, "left"))
     rows.append(_word(frame.x.title, frame.width / 2, frame.height + 28, "center"))
     for mark in frame.marks:
         if mark.upright:
-            rows.append(_word(mark.label, _across(mark.at, frame) + 4, 7, "left"))
+            px = _across(mark.at, frame)
+            # Near the left edge a centred word would run into the ticks.
+            rows.append(_word(mark.label, px - 4, -8, "left") if px < 30 else _word(mark.label, px, -8, "center"))
         else:
-            start = frame.x.low if mark.start is None else mark.start
-            rows.append(_word(mark.label, _across(start, frame) + 2, _down(_held(mark.at, frame.y), frame) - 6, "left"))
+            rows.append(_word(mark.label, frame.width + 5, _down(_held(mark.at, frame.y), frame), "left"))
     return [row for row in rows if row["label"]]
 
 
@@ -264,13 +281,12 @@ def _reference(mark: Mark, frame: Frame) -> dict[str, Any]:
     if mark.upright:
         return {"x": mark.at, "x2": mark.at, "y": frame.y.low, "y2": frame.y.high, "dash": dash}
     at = _held(mark.at, frame.y)
-    start = frame.x.low if mark.start is None else mark.start
-    return {"x": start, "x2": frame.x.high if mark.end is None else mark.end, "y": at, "y2": at, "dash": dash}
+    return {"x": frame.x.low, "x2": frame.x.high, "y": at, "y2": at, "dash": dash}
 
 
 def _intervals(curve: Curve, frame: Frame) -> list[dict[str, Any]]:
     faint = curve.role == "control"
-    look = {"colour": curve.colour, "thick": 1 if faint else 1.5, "opacity": 0.35 if faint else 0.6}
+    look = {"colour": curve.colour, "thick": 1 if faint else 1.5, "opacity": 0.4 if faint else 0.65}
     return [
         {"x": p.x, "y": _held(p.low, frame.y), "y2": _held(p.high, frame.y), **look}
         for p in curve.points
@@ -280,8 +296,8 @@ def _intervals(curve: Curve, frame: Frame) -> list[dict[str, Any]]:
 
 def _line(curve: Curve, number: int, frame: Frame) -> list[dict[str, Any]]:
     faint = curve.role == "control"
-    dash = list(curve.dash) or {"main": [], "control": [1, 3], "second": [4, 3]}[curve.role]
-    look = {"colour": curve.colour, "dash": dash, "thick": 1.25 if faint else 1.75, "opacity": 0.7 if faint else 1}
+    dash = list(curve.dash) or {"main": [], "control": [1, 3.5], "second": [4, 3]}[curve.role]
+    look = {"colour": curve.colour, "dash": dash, "thick": 1.5 if faint else 1.75, "opacity": 0.85 if faint else 1}
     return [{"line": number, "x": p.x, "y": _held(p.value, frame.y), **look} for p in curve.points]
 
 

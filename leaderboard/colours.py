@@ -118,12 +118,12 @@ def stylesheet(inks: Iterable[Ink]) -> str:
     names = ("paper", "raised", "ink", "muted", "line", "grid", "link", "warn")
     light = [f"--{name}: {getattr(LIGHT, name)};" for name in names] + [f"--{ink.token}: {ink.light};" for ink in known]
     dark = [f"--{name}: {getattr(DARK, name)};" for name in names] + [f"--{ink.token}: {ink.dark};" for ink in known]
-    strokes = [f".{ink.token} {{ color: var(--{ink.token}); }}" for ink in known]
+    owns = [f".{ink.token} {{ --own: var(--{ink.token}); }}" for ink in known]
     return "\n".join(
         [
             ":root { color-scheme: light dark; " + " ".join(light) + " }",
             "@media screen and (prefers-color-scheme: dark) { :root { " + " ".join(dark) + " } }",
-            *strokes,
+            *owns,
             "",
         ]
     )

@@ -18,8 +18,7 @@ __all__ = ["At", "Estimate", "Estimates", "at", "combine"]
 
 At = tuple[tuple[str, str | int], ...]
 """Coordinates, sorted by name."""
-Place = tuple[str, str, str, At]
-"""Task, protocol, metric, coordinates."""
+Interval = tuple[float | None, float | None]
 
 _SEVERITY: tuple[Status, ...] = ("ok", "below_gate", "not_converged", "undefined", "failed")
 
@@ -62,34 +61,35 @@ class Estimates:
     """All metrics of an entry, looked up by task, protocol, metric and coordinates."""
 
     def __init__(self, entry: Entry, board: Board) -> None:
-        self._found: dict[Place, list[Metric]] = {}
-        self._seeds = {
-            (task, protocol): sum((task, seed, protocol) in entry.results for seed in board.seeds)
-            for task in board.tasks
-            for protocol in board.protocols
-        }
-        for (task, _, protocol), result in sorted(entry.results.items()):
-            seen: set[Place] = set()
-            for metric in result.metrics:
-                place = (task, protocol, metric.metric, at(metric.at))
-                if place not in seen:
-                    self._found.setdefault(place, []).append(metric)
-                seen.add(place)
-        self._made: dict[Place, Estimate] = {}
+        self._found: dict[tuple[str, str], dict[tuple[str, At], list[Metric]]] = {}
+        self._seeds: dict[tuple[str, str], int] = {}
+        for task, seed, protocol in sorted(entry.results):
+            metrics = self._found.setdefault((task, protocol), {})
+            self._seeds[task, protocol] = self._seeds.get((task, protocol), 0) + 1
+            once = {(metric.metric, at(metric.at)): metric for metric in entry.results[task, seed, protocol].metrics}
+            for place, metric in once.items():
+                metrics.setdefault(place, []).append(metric)
+        self._made: dict[tuple[str, str], dict[tuple[str, At], Estimate]] = {}
 
     def get(self, task: str, metric: str, where: Mapping[str, str | int] | At = ()) -> Estimate | None:
         """The estimate of `protocol.metric` at these coordinates, or None if it was not measured."""
         protocol, _, name = metric.partition(".")
-        place = (task, protocol, name, at(where) if isinstance(where, Mapping) else where)
-        if place not in self._found:
-            return None
-        if place not in self._made:
-            self._made[place] = combine(self._found[place], self._seeds[task, protocol])
-        return self._made[place]
+        return self._of(task, protocol).get((name, at(where) if isinstance(where, Mapping) else where))
+
+    def seeds(self, task: str, protocol: str) -> int:
+        """How many seeds the protocol measured on the task."""
+        return self._seeds.get((task, protocol), 0)
 
     def places(self, task: str, protocol: str) -> list[tuple[str, At]]:
         """Every metric and its coordinates that the protocol gave on the task, in the order of the files."""
-        return [(name, where) for found, other, name, where in self._found if (found, other) == (task, protocol)]
+        return list(self._found.get((task, protocol), ()))
+
+    def _of(self, task: str, protocol: str) -> dict[tuple[str, At], Estimate]:
+        if (task, protocol) not in self._made:
+            found = self._found.get((task, protocol), {})
+            made = combine(list(found.values()), self.seeds(task, protocol))
+            self._made[task, protocol] = dict(zip(found, made, strict=True))
+        return self._made[task, protocol]
 
 
 def at(coordinates: Mapping[str, str | int]) -> At:
@@ -97,57 +97,86 @@ def at(coordinates: Mapping[str, str | int]) -> At:
     return tuple(sorted(coordinates.items()))
 
 
-def combine(metrics: Sequence[Metric], asked: int) -> Estimate:
-    """One estimate from the same metric of several seeds.
+def combine(groups: Sequence[Sequence[Metric]], asked: int) -> list[Estimate]:
+    """One estimate from each group: the same metric of several seeds.
 
     Parameters
     ----------
-    metrics : sequence of Metric
-        One a seed, at least one.
+    groups : sequence of sequence of Metric
+        Each with one metric a seed, at least one.
     asked : int
         How many seeds were measured.
     """
-    worst = max(metrics, key=lambda metric: _SEVERITY.index(metric.status))
-    numbers = [metric for metric in metrics if isinstance(metric.value, float)]
-    words = [metric.value for metric in metrics if isinstance(metric.value, str)]
+    numbers = [[metric for metric in group if isinstance(metric.value, float)] for group in groups]
+    intervals = _intervals(numbers)
+    return [
+        _estimate(group, found, interval, asked) for group, found, interval in zip(groups, numbers, intervals, strict=True)
+    ]
+
+
+def _estimate(group: Sequence[Metric], numbers: Sequence[Metric], interval: Interval, asked: int) -> Estimate:
+    worst = max(group, key=lambda metric: _SEVERITY.index(metric.status))
+    words = [metric.value for metric in group if isinstance(metric.value, str)]
+    counted = [metric.n for metric in group if metric.n is not None]
     value: float | str | None = None
-    low = high = None
     if numbers:
-        value = float(np.mean([metric.value for metric in numbers]))
-        low, high = (numbers[0].low, numbers[0].high) if len(numbers) == 1 else _interval(numbers)
+        value = sum(_value(metric) for metric in numbers) / len(numbers)
     elif words:
         value = _words(words)
-    counted = [metric.n for metric in metrics if metric.n is not None]
     return Estimate(
         value=value,
-        low=low,
-        high=high,
+        low=interval[0],
+        high=interval[1],
         seeds=len(numbers) or len(words),
         asked=asked,
         n=min(counted) if counted else None,
-        unit=metrics[0].unit,
-        direction=metrics[0].direction,
+        unit=group[0].unit,
+        direction=group[0].direction,
         status=worst.status,
         reason=worst.reason,
     )
 
 
-def _interval(metrics: Sequence[Metric]) -> tuple[float, float]:
-    values = np.array([metric.value for metric in metrics], dtype=np.float64)
-    below = values - np.array([value if m.low is None else m.low for m, value in zip(metrics, values, strict=True)])
-    above = np.array([value if m.high is None else m.high for m, value in zip(metrics, values, strict=True)]) - values
-    chosen, noise = _resampling(len(values))
-    spread = np.where(noise > 0, above[chosen], below[chosen]) / 1.959964
-    drawn = (values[chosen] + noise * spread).mean(axis=1)
-    low, high = np.percentile(drawn, (2.5, 97.5))
-    return float(low), float(high)
+def _intervals(groups: Sequence[Sequence[Metric]]) -> list[Interval]:
+    """The interval of the mean of each group: a single seed's own, or resampled, all groups of a size at once."""
+    found: list[Interval] = [(group[0].low, group[0].high) if len(group) == 1 else (None, None) for group in groups]
+    for seeds in sorted({len(group) for group in groups} - {0, 1}):
+        members = [index for index, group in enumerate(groups) if len(group) == seeds]
+        values, below, above = (
+            np.array([[end(metric) for metric in groups[index]] for index in members]) for end in (_value, _below, _above)
+        )
+        share, up, down = _resampling(seeds)
+        drawn = values @ share + above @ up - below @ down
+        ends = (round(0.025 * DRAWS), DRAWS - 1 - round(0.025 * DRAWS))
+        for index, row in zip(members, np.partition(drawn, ends, axis=1)[:, ends].tolist(), strict=True):
+            found[index] = (row[0], row[1])
+    return found
+
+
+def _value(metric: Metric) -> float:
+    return metric.value if isinstance(metric.value, float) else 0.0
+
+
+def _below(metric: Metric) -> float:
+    """The standard error that the lower half of the file's interval stands for."""
+    return 0.0 if metric.low is None else (_value(metric) - metric.low) / 1.959964
+
+
+def _above(metric: Metric) -> float:
+    """The standard error that the upper half of the file's interval stands for."""
+    return 0.0 if metric.high is None else (metric.high - _value(metric)) / 1.959964
 
 
 @cache
-def _resampling(seeds: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Which seeds each draw takes, and how far each value moves, (draws, seeds); the same for every metric."""
+def _resampling(seeds: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """What each seed gives to each draw, (seeds, draws): its share, and how far it moves up and down, in standard errors."""
     rng = np.random.default_rng(20_240_601)
-    return rng.integers(0, seeds, (DRAWS, seeds)), rng.standard_normal((DRAWS, seeds))
+    chosen = rng.integers(seeds, size=(DRAWS, seeds))
+    noise = rng.standard_normal((DRAWS, seeds))
+    is_seed = (chosen[:, :, None] == np.arange(seeds)).astype(np.float64)
+    up = (is_seed * np.maximum(noise, 0)[:, :, None]).mean(axis=1)
+    down = (is_seed * np.maximum(-noise, 0)[:, :, None]).mean(axis=1)
+    return is_seed.mean(axis=1).T, up.T, down.T
 
 
 def _words(words: Sequence[str]) -> str:

@@ -26,9 +26,9 @@ __all__ = [
     "training_of_model",
 ]
 
-_SHARES = ((0.0, "0"), (0.25, "0.25"), (0.5, "0.5"), (0.75, "0.75"), (1.0, "1"))
+_SHARES = ((0.0, "chance"), (0.25, "0.25"), (0.5, "0.5"), (0.75, "0.75"), (1.0, "1"))
 _SKILL = Axis(-0.04, 1.0, _SHARES, "probe skill")
-_CHANCE = Mark(0.0, "chance", strong=True)
+_CHANCE = Mark(0.0, strong=True)
 _TASK_DASHES = ((), (6, 2), (2, 2), (8, 2, 2, 2))
 
 
@@ -139,7 +139,7 @@ def causal_of_model(site: Site, board: Board, entry: Entry, task: str) -> Figure
         _share_axis(low, "accuracy left after the ablation"),
         width=max(300, 30 * len(rulers) * step),
         height=170,
-        marks=(Mark(clean, "", strong=True), Mark(chance, "chance")),
+        marks=(Mark(clean, "intact", strong=True), Mark(chance, "chance")),
         headings=heads,
     )
     text = f"Accuracy left on {task} after ablating each site of {entry.model.title}, for {len(rulers)} rulers."

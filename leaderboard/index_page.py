@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from .boards import Board, Entry
 from .cells import Cell, bar_of, cell_of, missing, plain
@@ -12,7 +13,7 @@ from .estimates import Estimate
 from .site import Site
 from .text import number, plural
 
-__all__ = ["BoardView", "Column", "Row", "Spark", "board_view"]
+__all__ = ["BoardView", "Column", "Row", "Spark", "board_view", "headline_cell"]
 
 SPARK_WIDTH, SPARK_HEIGHT = 84.0, 30.0
 HEADLINE = {"ruler": "means", "fill": "mean"}
@@ -72,6 +73,7 @@ class BoardView:
     has_gaps: bool
 
 
+T = TypeVar("T")
 _Make = Callable[[Site, Board, Entry], Cell]
 
 
@@ -100,7 +102,7 @@ def board_view(site: Site, board: Board) -> BoardView:
 
 def _columns(board: Board) -> list[tuple[Column, _Make]]:
     built: list[tuple[Column, _Make]] = [
-        (Column("Behaviour", "", "Mean OOD", f"headline: mean of {board.suite.headline}", "headline"), _headline),
+        (Column("Behaviour", "", "Mean OOD", f"headline: mean of {board.suite.headline}", "headline"), headline_cell),
         (Column("Behaviour", "", "Gate", "cells that pass the gate", "gate"), _gate),
     ]
     if "behaviour" in board.protocols:
@@ -135,7 +137,8 @@ def _metric(task: str, metric: str, **where: str | int) -> _Make:
     return make
 
 
-def _headline(site: Site, board: Board, entry: Entry) -> Cell:
+def headline_cell(site: Site, board: Board, entry: Entry) -> Cell:
+    """The metric that ranks; muted for a model without a rank, missing where a task has no value."""
     found = site.rankings[board.identity].headlines.get(entry.identity)
     if found is not None:
         shown = [number(value, "skill") for value in (found.value, found.low, found.high)]
@@ -169,13 +172,12 @@ def _row(site: Site, board: Board, entry: Entry, built: list[tuple[Column, _Make
         for index, (column, _) in enumerate(built)
         if column.kind == "spark"
     }
-    coverage = [f"{entry.measured} of {plural(entry.asked, 'measurement')}"] if entry.lacks else []
     return Row(
         entry=entry,
         page=site.model_page(entry),
         ink=site.ink(entry),
         rank=plain(entry.rank, "", 0) if entry.rank is not None else missing("not ranked"),
-        reasons=[] if ranked else [*coverage, *entry.unranked],
+        reasons=[] if ranked else [*entry.unranked, f"{entry.measured} of {plural(entry.asked, 'measurement')}"],
         cells=[make(site, board, entry) for _, make in built],
         sparks=sparks,
     )
@@ -238,7 +240,7 @@ def _notes(site: Site, board: Board) -> list[str]:
     return [f"{covers} Models share a rank if the 95 % interval of their difference, paired {paired}, includes 0."]
 
 
-def _runs[T](values: list[T]) -> list[tuple[T, int]]:
+def _runs(values: list[T]) -> list[tuple[T, int]]:
     """Equal neighbours together, with how many they are."""
     runs: list[tuple[T, int]] = []
     for value in values:

@@ -184,6 +184,10 @@ def _check_result(result: Result, path: Path) -> None:
     _check_key(result.cell)
     _require(is_name(result.protocol), f"{result.protocol!r:.80} is not a name that a protocol may have")
     _require(bool(result.sites), "it names no sites")
+    for metric in result.metrics:
+        _require(is_name(metric.metric), f"{metric.metric!r:.80} is not a name that a metric may have")
+        for coordinate in metric.at:
+            _require(is_name(coordinate), f"{coordinate!r:.80} is not a name that a coordinate may have")
 
 
 def _check_cell(record: CellRecord | CellFailures, path: Path) -> None:

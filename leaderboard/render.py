@@ -15,6 +15,8 @@ from xml.etree import ElementTree
 import vl_convert
 from markupsafe import Markup
 
+from .text import clean
+
 __all__ = ["Renderer"]
 
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -76,7 +78,7 @@ class Renderer:
         key = json.dumps(spec, sort_keys=True)
         if key not in self._made:
             self._made[key] = self._drawn(key)
-        return Markup('<svg role="img" aria-label="{}" {}</svg>').format(alternative, self._made[key])
+        return Markup('<svg role="img" aria-label="{}" {}</svg>').format(clean(alternative), self._made[key])
 
     def _drawn(self, spec: str) -> Markup:
         """The inside of the element, from its view box on."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 
 from markupsafe import Markup, escape
 
@@ -15,8 +14,10 @@ MISSING = "–"
 REPLACED = "\N{REPLACEMENT CHARACTER}"
 _SIGNED_UNITS = {"sites", "pp"}
 _PLACES = {"share": 3, "skill": 3, "pp": 1, "sites": 0, "nats": 3}
-# Characters that reorder or hide text: a name that holds one must not look like another name.
-_HIDDEN = re.compile("[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
+# Characters that reorder or hide text, and those that are none: a name that holds one must not look like another name.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb]"
+)
 _LINK = re.compile(r"https?://[A-Za-z0-9.-]+(?::\d+)?(?:/[^\s<>\"'\\^`{|}]*)?")
 _ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5}(?:v\d+)?)", re.IGNORECASE)
 
@@ -24,10 +25,7 @@ _ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5}(?:v\d+)?)", re.IGNORECASE)
 def clean(text: str, limit: int = 20_000) -> str:
     """`text` with control, bidirectional and zero-width characters made visible, cut at `limit` characters."""
     cut = text if len(text) <= limit else text[:limit] + "…"
-    shown = _HIDDEN.sub(REPLACED, cut)
-    return "".join(
-        REPLACED if char not in "\n\t" and unicodedata.category(char) in ("Cc", "Cs") else char for char in shown
-    )
+    return _HIDDEN.sub(REPLACED, cut)
 
 
 def number(value: float, unit: str, places: int | None = None) -> str:

@@ -25,10 +25,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
-
 from layerstate.tasks.code_data import EMBEDDED_FILE, METADATA_KEY, Functions
 from layerstate.tasks.lexical import CLASSES, lexical_classes
+from numpy.typing import NDArray
 
 MIN_TOKENS, MAX_TOKENS = 40, 2000
 """Shorter functions hold no window of the training length; longer ones would weigh too much."""
@@ -52,7 +51,9 @@ PACKAGES = (
     Package("bokeh", "3.9.2", "BSD-3-Clause", "448e07d5ee78231f5bdece3be020024bb98696c0d6b127e0e2df0b8ba8fa9765"),
     Package("click", "8.5.1", "BSD-3-Clause", "8bb5376d2006950386f8c6427613334a2acadc5f559cb80e638d00b4df957e37"),
     Package("dask", "2026.8.0", "BSD-3-Clause", "ccc0c83a189b0398602435189771d28dad7b5773b6089bb8dce14ae732dd782c"),
-    Package("distributed", "2026.8.0", "BSD-3-Clause", "3bd8882861a2cf497453f28c6b61135fa8ef2bb1d6885ad3b9f27e887e9c0e01"),
+    Package(
+        "distributed", "2026.8.0", "BSD-3-Clause", "3bd8882861a2cf497453f28c6b61135fa8ef2bb1d6885ad3b9f27e887e9c0e01"
+    ),
     Package("django", "5.2.19", "BSD-3-Clause", "5965d974a5218a2b68a11dd1276434707f23886525c23f0598eccedaf4f4ca00"),
     Package("flask", "3.1.3", "BSD-3-Clause", "f4bcbefc124291925f1a26446da31a5178f9483862233b23c0c96a20701f670c"),
     Package("jinja2", "3.1.6", "BSD-3-Clause", "85ece4451f492d0c13c5dd7c13a64681a86afae63a5f347908daf103ce6d2f67"),

@@ -122,7 +122,7 @@ def embedded_functions() -> Functions:
         If the file is missing or was made with other lexical classes.
     """
     parquet: Any = importlib.import_module("pyarrow.parquet")
-    place = resources.files(__package__) / "data" / EMBEDDED_FILE
+    place = resources.files(__name__.rpartition(".")[0]) / "data" / EMBEDDED_FILE
     try:
         with resources.as_file(place) as path:
             table: Any = parquet.read_table(path)

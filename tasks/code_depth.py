@@ -157,9 +157,7 @@ def build(params: Mapping[str, Any], target: str) -> Task:
     required.
     """
     source = Parameters("code_depth", params, (*_COMMON, *_HUB)).text("source", choices=("embedded", "hub"))
-    given = Parameters(
-        f"code_depth, source {source},", params, _COMMON if source == "embedded" else (*_COMMON, *_HUB)
-    )
+    given = Parameters(f"code_depth, source {source},", params, _COMMON if source == "embedded" else (*_COMMON, *_HUB))
     needs_digest = source == "embedded" or given.has("sha256")
     return CodeDepth(
         embedded_functions if source == "embedded" else _hub(given).load,
@@ -182,7 +180,9 @@ def _hub(given: Parameters) -> HubDataset:
 def _digest(given: Parameters) -> str:
     digest = given.text("sha256")
     if len(digest) != 64 or set(digest) - set("0123456789abcdef"):
-        raise TaskError(f"parameter 'sha256' is {digest!r}, must be 64 hexadecimal digits in lower case", field="sha256")
+        raise TaskError(
+            f"parameter 'sha256' is {digest!r}, must be 64 hexadecimal digits in lower case", field="sha256"
+        )
     return digest
 
 

@@ -1,4 +1,4 @@
-"""Family `dyck`: bounded bracket languages Dyck-(k, m) after Hewitt et al. 2020, with the depth and the top of the stack.
+"""Family `dyck`: bounded bracket languages Dyck-(k, m) after Hewitt et al. 2020, with the stack's depth and top.
 
 Shapes: N sequences, L positions, K bracket types, M the maximum depth. Token 2i opens type i, token 2i + 1 closes it.
 """
@@ -185,20 +185,20 @@ class Dyck:
         top_LN = np.empty((length, n), dtype=np.uint8)
         # One stack a row, flat; entry 0 is the empty stack, the entries above hold 1 + type.
         stack = np.zeros(n * (self.max_depth + 1), dtype=np.uint8)
-        base = np.arange(n) * (self.max_depth + 1)
+        base: IntArray = np.arange(n, dtype=np.int64) * (self.max_depth + 1)
         depth = np.zeros(n, dtype=np.int16)
         top = np.zeros(n, dtype=np.uint8)
         step_LN = np.where(opens_LN, np.int16(1), np.int16(-1))
-        limit = np.int16(self.max_depth)
+        limit, one, two = np.int16(self.max_depth), np.uint8(1), np.uint8(2)
         for t in range(length):
             # Reflection at 0 and at max_depth: a step over the edge becomes a step back.
             after = limit - np.abs(limit - np.abs(depth + step_LN[t]))
             opening = after > depth
             place = base + after
             closed = top
-            top = np.where(opening, types_LN[t] + np.uint8(1), stack[place])
+            top = np.where(opening, types_LN[t] + one, stack[place])
             stack[place] = top
-            np.copyto(tokens_LN[t], np.where(opening, top * np.uint8(2) - np.uint8(2), closed * np.uint8(2) - np.uint8(1)))
+            tokens_LN[t] = np.where(opening, top * two - two, closed * two - one)
             depth_LN[t] = depth = after
             top_LN[t] = top
         states = {"depth": _rows(depth_LN), "top": _rows(top_LN)}

@@ -61,7 +61,7 @@ class FlipFlop:
         return self._labelled(np.where(writes, values + _FIRST_WRITE, np.where(reads, _READ, _PAUSE)).astype(np.int64))
 
     def corrupt(self, batch: Batch, position: int, rng: np.random.Generator) -> Batch:
-        """At `position` a write of a value that the memory does not hold after it, drawn evenly; nothing else changes."""
+        """At `position` a write of a value that the memory does not hold there, drawn evenly; nothing else changes."""
         check_position(batch, position)
         tokens = batch.tokens.copy()
         held = self._labelled(tokens).states["memory"][:, position]
@@ -70,7 +70,7 @@ class FlipFlop:
         return self._labelled(tokens)
 
     def _labelled(self, tokens: IntArray) -> Batch:
-        places = np.arange(tokens.shape[1])
+        places: IntArray = np.arange(tokens.shape[1], dtype=np.int64)
         last_write = np.maximum.accumulate(np.where(tokens >= _FIRST_WRITE, places, -1), axis=1)
         written = np.take_along_axis(tokens, np.maximum(last_write, 0), axis=1) - _FIRST_WRITE
         return Batch(tokens, {"memory": np.where(last_write >= 0, written, self.initial)})

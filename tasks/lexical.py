@@ -65,8 +65,8 @@ CLOSE_OF: dict[int, int] = {0: 1, 2: 3, 4: 5}
 LAYOUT: tuple[int, ...] = tuple(CLASS_NUMBER[name] for name in _LAYOUT_NAMES)
 """The classes that stand outside brackets only: NEWLINE, INDENT, DEDENT."""
 
-_CLASS_OF_TEXT = {text: CLASS_NUMBER[symbol] for symbol, texts in (_KEYWORDS | _OPERATORS).items() for text in texts} | {
-    bracket: CLASS_NUMBER[bracket] for bracket in _BRACKETS
+_CLASS_OF_TEXT = {bracket: CLASS_NUMBER[bracket] for bracket in _BRACKETS} | {
+    text: CLASS_NUMBER[symbol] for symbol, texts in (_KEYWORDS | _OPERATORS).items() for text in texts
 }
 _CLASS_OF_TYPE = {
     token.NEWLINE: CLASS_NUMBER["NEWLINE"],
@@ -107,7 +107,7 @@ def lexical_classes(source: str) -> NDArray[np.uint8] | None:
 
 
 def _without_string_parts(source: str) -> Iterator[tokenize.TokenInfo]:
-    """The tokens that have a class, a formatted string as one STRING; KeyError on a number that runs into a word."""
+    """The tokens that have a class, a formatted string as one STRING; KeyError on what newer ones refuse."""
     inside = 0
     previous: tokenize.TokenInfo | None = None
     for item in tokenize.generate_tokens(io.StringIO(source.rstrip() + "\n").readline):
@@ -125,11 +125,12 @@ def _without_string_parts(source: str) -> Iterator[tokenize.TokenInfo]:
 
 
 def _runs_together(left: tokenize.TokenInfo, right: tokenize.TokenInfo) -> bool:
-    return (
-        left.type == token.NUMBER
-        and left.end == right.start
-        and (right.type == token.NUMBER or (right.type == token.NAME and right.string not in _MAY_FOLLOW_A_NUMBER))
-    )
+    """Whether two tokens stand side by side that newer tokenisers refuse there: a number and a word, or ``<>``."""
+    if left.end != right.start:
+        return False
+    if left.type == token.NUMBER:
+        return right.type == token.NUMBER or (right.type == token.NAME and right.string not in _MAY_FOLLOW_A_NUMBER)
+    return (left.string, right.string) == ("<", ">")
 
 
 def _class_of(item: tokenize.TokenInfo) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from .errors import TaskError
 
@@ -93,7 +93,7 @@ class Parameters:
         if not isinstance(value, list | tuple) or not value:
             raise self._wrong(name, value, wanted)
         rows: list[tuple[int, ...]] = []
-        for number, row in enumerate(value):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        for number, row in enumerate(cast("Sequence[Any]", value)):
             rows.append(self._permutation(f"entry {number} of parameter {name!r}", name, row))
             if len(rows[-1]) != len(rows[0]):
                 raise TaskError(
@@ -104,15 +104,13 @@ class Parameters:
         return rows
 
     def _permutation(self, place: str, name: str, row: Any) -> tuple[int, ...]:
-        whole = isinstance(row, list | tuple) and all(
-            isinstance(image, int) and type(image) is not bool
-            for image in row  # pyright: ignore[reportUnknownVariableType]
-        )
-        if not whole or sorted(row) != list(range(len(row))) or not row:
+        images = cast("list[Any]", list(row) if isinstance(row, list | tuple) else [])  # pyright: ignore[reportUnknownArgumentType]
+        whole = all(isinstance(image, int) and type(image) is not bool for image in images)
+        if not images or not whole or sorted(images) != list(range(len(images))):
             raise TaskError(
                 f"{place} of family {self._family!r} is {describe(row)}, must hold each of 0 … n-1 once", field=name
             )
-        return tuple(int(image) for image in row)
+        return tuple(int(image) for image in images)
 
     def _value(self, name: str, default: Any, wanted: str) -> Any:
         value = self._given.get(name)
@@ -152,7 +150,7 @@ def describe(value: Any) -> str:
         return "null"
     kind = next((word for kinds_type, word in kinds if isinstance(value, kinds_type)), None)
     kind = kind or ("list" if isinstance(value, list | tuple) else "mapping" if isinstance(value, Mapping) else "value")
-    shown = repr(value)
+    shown = repr(cast("object", value))
     return f"the {kind} {shown if len(shown) <= 60 else shown[:59] + '…'}"
 
 

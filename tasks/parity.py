@@ -25,7 +25,7 @@ class Parity:
 
     family = "parity"
     version = 1
-    vocabulary = ("0", "1")
+    vocabulary: tuple[str, ...] = ("0", "1")
     classes: Mapping[str, int] = {"parity": 2}
 
     def __init__(self, probability_of_one: float = 0.5) -> None:

@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 
 from .errors import TaskError
 
-__all__ = ["MAX_CYCLIC", "MAX_ORDER", "Permutation", "compose", "generated", "multiplication_table", "named_group", "sign"]
+__all__ = [
+    "MAX_CYCLIC",
+    "MAX_ORDER",
+    "Permutation",
+    "compose",
+    "generated",
+    "multiplication_table",
+    "named_group",
+    "sign",
+]
 
 Permutation = tuple[int, ...]
 

@@ -11,12 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .rows import flat, kernels_serve, padded, rows
-
-try:
-    from . import conv_kernels, vector_math
-except ImportError:  # numba is missing or does not support this Python: the plain form serves
-    conv_kernels = vector_math = None
+from . import kernels
+from .kernels import flat, padded, rows
 
 __all__ = ["CONV1D_MODES", "CausalConv1d", "causal_conv1d", "causal_conv1d_reference"]
 
@@ -57,11 +53,10 @@ class CausalConv1d(nn.Module):
 
 def causal_conv1d(x_BLD: Tensor, weight_DK: Tensor, bias_D: Tensor) -> Tensor:
     """Depthwise causal convolution (B, L, D) -> (B, L, D), by the fused CPU kernel where it can serve."""
-    if conv_kernels is None or vector_math is None or not kernels_serve(x_BLD, weight_DK, bias_D):
+    if not kernels.serve(x_BLD, weight_DK, bias_D):
         return causal_conv1d_reference(x_BLD, weight_DK, bias_D)
-    channels, lanes = x_BLD.shape[-1], vector_math.LANES
-    x_BLD, weight_DK, bias_D = padded(x_BLD, lanes), padded(weight_DK, lanes, axis=-2), padded(bias_D, lanes)
-    out_BLD = cast(Tensor, FusedConv.apply(x_BLD, weight_DK, bias_D))
+    channels = x_BLD.shape[-1]
+    out_BLD = cast(Tensor, FusedConv.apply(padded(x_BLD), padded(weight_DK, axis=-2), padded(bias_D)))
     return out_BLD if out_BLD.shape[-1] == channels else out_BLD[..., :channels]
 
 
@@ -77,21 +72,19 @@ class FusedConv(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x_BLD: Tensor, weight_DK: Tensor, bias_D: Tensor) -> Tensor:
-        assert conv_kernels is not None
         weight_KD = weight_DK.detach().T.contiguous()
         out_BLD = x_BLD.new_empty(x_BLD.shape)
         arrays = (*rows(x_BLD), flat(weight_KD), flat(bias_D), flat(out_BLD))
-        conv_kernels.conv_forward(*x_BLD.shape, len(weight_KD), *arrays)
+        kernels.conv.conv_forward(*x_BLD.shape, len(weight_KD), *arrays)
         ctx.save_for_backward(x_BLD, weight_KD)
         return out_BLD
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad_BLD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        assert conv_kernels is not None
+    def backward(ctx: Any, grad_BLD: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
         x_BLD, weight_KD = cast(tuple[Tensor, Tensor], ctx.saved_tensors)
         dx_BLD, dweight_KD = x_BLD.new_empty(x_BLD.shape), torch.zeros_like(weight_KD)
         dbias_D = x_BLD.new_zeros(x_BLD.shape[-1])
-        arrays = (flat(grad_BLD.contiguous()), *rows(x_BLD), *map(flat, (weight_KD, dx_BLD, dweight_KD, dbias_D)))
-        conv_kernels.conv_backward(*x_BLD.shape, len(weight_KD), *arrays)
+        arrays = (flat(grad_BLD), *rows(x_BLD), *map(flat, (weight_KD, dx_BLD, dweight_KD, dbias_D)))
+        kernels.conv.conv_backward(*x_BLD.shape, len(weight_KD), *arrays)
         return dx_BLD, dweight_KD.T, dbias_D

@@ -8,7 +8,8 @@ Letters: B batch, L length, D channels (a multiple of LANES), K taps.
 
 from __future__ import annotations
 
-from .vector_math import LANES, compiled, load, store, zeros
+from .compilation import compiled
+from .vector_math import LANES, load, store, zeros
 
 __all__ = ["conv_backward", "conv_forward"]
 

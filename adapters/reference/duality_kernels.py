@@ -1,6 +1,6 @@
 """Fused kernels of state-space duality within one chunk, for the CPU, compiled by numba.
 
-For each sequence and head, y = M x + skip x, where M[t, s] = scores[t, s] decay[t, s] deltas[s] for s <= t and
+For each sequence and head, y = M x, where M[t, s] = scores[t, s] decay[t, s] deltas[s] for s <= t and
 decay[t, s] = 2**(sums[t] - sums[s]). M is made and used one sequence and head at a time, and never leaves the cache.
 
 All arrays are flat float32; rows of a sequence are (b, t) = b * length + t, and `x_row` is the distance between rows
@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from .compilation import compiled, inlined
 from .vector_math import (
     FLOAT,
     LANES,
     add_total,
     at_most_zero,
-    compiled,
     exp2,
-    inlined,
     load,
     spread,
     store,
@@ -35,7 +34,7 @@ TILE = 4
 
 
 @compiled
-def duality_forward(batch, length, heads, width, x, x_row, deltas, sums, scores, skip, out):
+def duality_forward(batch, length, heads, width, x, x_row, deltas, sums, scores, out):
     """Write y (B, L, H P) into `out`."""
     size = (length + LANES - 1) // LANES * LANES
     causal = causal_steps()
@@ -50,15 +49,12 @@ def duality_forward(batch, length, heads, width, x, x_row, deltas, sums, scores,
             for t in range(length):
                 to = ((b * length + t) * heads + h) * width
                 for p in range(0, width, LANES):
-                    y = load(y_SP, t * width + p) + spread(skip, h) * load(x_SP, t * width + p)
-                    store(out, to + p, y)
+                    store(out, to + p, load(y_SP, t * width + p))
 
 
 @compiled
-def duality_backward(
-    batch, length, heads, width, grad, x, x_row, deltas, sums, scores, skip, dx, ddeltas, dsums, dscores, dskip
-):
-    """Write the gradients of all inputs; dscores, dsums, ddeltas and dskip must come in as zeros.
+def duality_backward(batch, length, heads, width, grad, x, x_row, deltas, sums, scores, dx, ddeltas, dsums, dscores):
+    """Write the gradients of all inputs; ddeltas, dsums and dscores must come in as zeros.
 
     ``dsums`` is that of sums in natural units: sums times ln(2).
     """
@@ -93,14 +89,10 @@ def duality_backward(
                     store(dsums, first + s, load(dsums, first + s) - ddelta * delta)
                     dsum_t = dsum_t + ddelta * delta
                 add_total(dsums, first + t, dsum_t)
-            total = zeros()
             for t in range(length):
                 to = ((b * length + t) * heads + h) * width
                 for p in range(0, width, LANES):
-                    dy = load(dy_SP, t * width + p)
-                    store(dx, to + p, load(dx_SP, t * width + p) + spread(skip, h) * dy)
-                    total = total + dy * load(x_SP, t * width + p)
-            add_total(dskip, h, total)
+                    store(dx, to + p, load(dx_SP, t * width + p))
 
 
 @inlined

@@ -1,39 +1,39 @@
-"""Mamba-2: state-space duality in matrix form (Dao and Gu 2024, arXiv:2405.21060, section 6).
+"""Mamba-2: state-space duality in matrix form (Dao and Gu 2024, arXiv:2405.21060).
 
-Parameters inside each mixer have the names and shapes of mamba_ssm's ``Mamba2`` with one group.
+Parameters inside each mixer have the names, shapes and initial values of mamba_ssm's ``Mamba2`` with one group; see
+`layerstate.adapters.reference.state_space` for the others.
 
-Letters: B batch, L length, D width of the residual stream, H heads, P width of a head, N state size,
-Z chunks, Q positions of a chunk (S as the position that is read).
+Letters: B batch, L length, D width of the residual stream, I inner channels, H heads, P width of a head, N state size.
 """
 
 from __future__ import annotations
-
-import math
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..base import AdapterError
-from .causal_conv1d import CONV1D_MODES, CausalConv1d
+from .causal_conv1d import CausalConv1d
 from .duality import CHUNK, state_space_duality
-from .gated_norm import gated_rms_norm
-from .mamba import NORM_EPS, MambaBlock, initial_dt_bias
+from .gated_norm import GatedRMSNorm
+from .state_space import StateSpaceModel, initial_dt_bias, shrink_output
 
-__all__ = ["GatedRMSNorm", "Mamba2", "Mamba2Mixer"]
+__all__ = ["Mamba2", "Mamba2Mixer"]
 
 A_RANGE = (1.0, 16.0)
+# A transition that crosses 0 has no logarithm there; this close to 0 it forgets all the same.
+SMALLEST_SIGNED_TRANSITION = 1e-3
 
 
-class Mamba2(nn.Module):
-    """Pre-norm residual stack of Mamba-2 mixers.
+class Mamba2(StateSpaceModel):
+    """Pre-norm residual stack of Mamba-2 mixers: int64 tokens (B, L) to logits (B, L, C).
 
     Parameters
     ----------
     vocab_size, classes : int
         Number of tokens, and of values of the target state.
     blocks, width : int
-        Depth, and width of the residual stream.
+        Depth, and features of the residual stream.
     expand : float
         Inner channels are ``int(expand * width)``.
     headdim : int
@@ -44,6 +44,9 @@ class Mamba2(nn.Module):
         Taps of the causal convolution over x, B and C.
     chunk : int
         Sequences up to this length are one matrix; longer ones are worked on in chunks.
+    signed : bool
+        Let the transition be 2 exp(delta A) - 1, in [-1, 1] (Grazzi et al. 2025, arXiv:2411.12537), and not
+        exp(delta A), in [0, 1].
     conv1d : bool
         False leaves the convolution out of the model, and ``conv1d`` out of its components.
 
@@ -65,52 +68,33 @@ class Mamba2(nn.Module):
         state_size: int = 64,
         conv_kernel: int = 4,
         chunk: int = CHUNK,
+        signed: bool = False,
         conv1d: bool = True,
     ) -> None:
-        super().__init__()
-        inner = int(expand * width)
-        if inner % headdim:
+        inner, kernel = int(expand * width), conv_kernel if conv1d else None
+        if inner % headdim or inner < 1:
             raise AdapterError(
-                f"Mamba-2 has {inner} inner channels (expand {expand} x width {width}), which do not divide into heads "
-                f"of {headdim}; choose headdim, expand or width so that they do."
+                f"Mamba-2 has {inner} inner channels (expand {expand} times width {width}), which do not divide into "
+                f"heads of {headdim}. Choose headdim, expand or width so that they do."
             )
-        kernel = conv_kernel if conv1d else None
-        self.components: dict[str, tuple[str, ...]] = {"mixer": ("zero",)}
-        if conv1d:
-            self.components["conv1d"] = CONV1D_MODES
-        self.embed = nn.Embedding(vocab_size, width)
-        nn.init.normal_(self.embed.weight, std=0.02)
-        self.blocks = nn.ModuleList(
-            MambaBlock(width, Mamba2Mixer(width, inner, headdim, state_size, kernel, chunk, depth=blocks))
-            for _ in range(blocks)
-        )
-        self.head = nn.Sequential(nn.RMSNorm(width, eps=NORM_EPS), nn.Linear(width, classes, bias=False))
-
-    def forward(self, tokens_BL: Tensor) -> Tensor:
-        """Logits (B, L, classes) for tokens (B, L)."""
-        h_BLD = self.embed(tokens_BL)
-        for block in self.blocks:
-            h_BLD = block(h_BLD)
-        return self.head(h_BLD)
-
-    def ablatable(self, component: str) -> list[nn.Module]:
-        """The parts that make up `component`, one a block."""
-        mixers = [block.get_submodule("mixer") for block in self.blocks]
-        return mixers if component == "mixer" else [mixer.get_submodule(component) for mixer in mixers]
+        mixers = [Mamba2Mixer(width, inner, headdim, state_size, kernel, chunk, signed) for _ in range(blocks)]
+        for mixer in mixers:
+            shrink_output(mixer.out_proj, blocks)
+        super().__init__(vocab_size, classes, width, mixers, conv1d)
 
 
 class Mamba2Mixer(nn.Module):
     """Projection, causal convolution over x, B and C, state-space duality, gated norm, projection back.
 
-    ``ablation``: ``zero`` makes the mixer add nothing to the residual stream.
+    ``ablation``: ``zero`` makes the output 0, so that the residual stream passes unchanged.
     """
 
     def __init__(
-        self, width: int, inner: int, headdim: int, state_size: int, conv_kernel: int | None, chunk: int, *, depth: int
+        self, width: int, inner: int, headdim: int, state_size: int, conv_kernel: int | None, chunk: int, signed: bool
     ) -> None:
         super().__init__()
         self.ablation: str | None = None
-        self.headdim, self.chunk = headdim, chunk
+        self.headdim, self.chunk, self.signed = headdim, chunk, signed
         heads, mixed = inner // headdim, inner + 2 * state_size
         self.in_splits, self.mixed_splits = [inner, mixed, heads], [inner, state_size, state_size]
         self.in_proj = nn.Linear(width, inner + mixed + heads, bias=False)
@@ -120,30 +104,28 @@ class Mamba2Mixer(nn.Module):
         self.D = nn.Parameter(torch.ones(heads))
         self.norm = GatedRMSNorm(inner)
         self.out_proj = nn.Linear(inner, width, bias=False)
-        with torch.no_grad():
-            self.out_proj.weight /= math.sqrt(depth)
 
     def forward(self, h_BLD: Tensor) -> Tensor:
-        """What this block adds to the residual stream."""
+        """What this block adds to the residual stream (B, L, D)."""
         if self.ablation == "zero":
             return torch.zeros_like(h_BLD)
-        z_BLI, xBC_BLI, dt_BLH = self.in_proj(h_BLD).split(self.in_splits, dim=-1)
+        z_BLI, xBC_BLM, dt_BLH = self.in_proj(h_BLD).split(self.in_splits, dim=-1)
         if self.conv1d is not None:
-            xBC_BLI = self.conv1d(xBC_BLI)
-        x_BLI, B_BLN, C_BLN = F.silu(xBC_BLI).split(self.mixed_splits, dim=-1)
+            xBC_BLM = self.conv1d(xBC_BLM)
+        x_BLI, B_BLN, C_BLN = F.silu(xBC_BLM).split(self.mixed_splits, dim=-1)
         x_BLHP = x_BLI.unflatten(-1, (-1, self.headdim))
         delta_BLH = F.softplus(dt_BLH + self.dt_bias)
-        y_BLHP = state_space_duality(x_BLHP, delta_BLH, -torch.exp(self.A_log), B_BLN, C_BLN, self.D, self.chunk)
+        log_decay_BLH, sign_BLH = self._transition(delta_BLH)
+        y_BLHP = state_space_duality(
+            x_BLHP, delta_BLH, log_decay_BLH, B_BLN, C_BLN, sign_BLH=sign_BLH, chunk=self.chunk
+        )
+        y_BLHP = torch.addcmul(y_BLHP, x_BLHP, self.D[:, None])
         return self.out_proj(self.norm(y_BLHP.flatten(-2), z_BLI))
 
-
-class GatedRMSNorm(nn.Module):
-    """RMSNorm of y silu(z), the gate before the norm as in mamba_ssm."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(channels))
-
-    def forward(self, y_BLI: Tensor, z_BLI: Tensor) -> Tensor:
-        """Gate and norm (B, L, I) over the last axis."""
-        return gated_rms_norm(y_BLI, z_BLI, self.weight, NORM_EPS)
+    def _transition(self, delta_BLH: Tensor) -> tuple[Tensor, Tensor | None]:
+        """log |a|, and the sign of a where it has one, for the transition a."""
+        log_decay_BLH = delta_BLH * -torch.exp(self.A_log)
+        if not self.signed:
+            return log_decay_BLH, None
+        a_BLH = 2 * torch.exp(log_decay_BLH) - 1
+        return torch.log(a_BLH.abs().clamp(min=SMALLEST_SIGNED_TRANSITION)), a_BLH.detach().sign()

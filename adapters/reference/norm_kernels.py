@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .vector_math import FLOAT, LANES, add_total, compiled, load, silu, silu_slope, spread, store, zeros
+from .compilation import compiled
+from .vector_math import FLOAT, LANES, add_total, load, silu, silu_slope, spread, store, zeros
 
 __all__ = ["norm_backward", "norm_forward"]
 

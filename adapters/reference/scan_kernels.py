@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from .compilation import compiled
 from .vector_math import (
     FLOAT,
     LANES,
     add_total,
-    compiled,
     exp2,
     load,
     scaled_by_ln_2,
+    sigmoid,
     silu,
     silu_slope,
-    sigmoid,
     softplus,
     spread,
     store,

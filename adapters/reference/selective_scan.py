@@ -17,12 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .rows import flat, kernels_serve, padded, rows
-
-try:
-    from . import scan_kernels, vector_math
-except ImportError:  # numba is missing or does not support this Python: the plain form serves
-    scan_kernels = vector_math = None
+from . import kernels
+from .kernels import flat, padded, rows
 
 __all__ = ["fused_scan_serves", "selective_scan", "selective_scan_reference"]
 
@@ -54,17 +50,16 @@ def selective_scan(
     inputs = (x_BLD, dt_BLD, A_DN, B_BLN, C_BLN, skip_D, z_BLD)
     if not fused_scan_serves(*inputs):
         return selective_scan_reference(*inputs)
-    assert vector_math is not None
-    channels, lanes = x_BLD.shape[-1], vector_math.LANES
-    x_BLD, dt_BLD, skip_D, z_BLD = (padded(t, lanes) for t in (x_BLD, dt_BLD, skip_D, z_BLD))
-    A_DN = padded(A_DN, lanes, axis=-2)
+    channels = x_BLD.shape[-1]
+    x_BLD, dt_BLD, skip_D, z_BLD = (padded(t) for t in (x_BLD, dt_BLD, skip_D, z_BLD))
+    A_DN = padded(A_DN, axis=-2)
     out_BLD = cast(Tensor, FusedScan.apply(x_BLD, dt_BLD, A_DN, B_BLN, C_BLN, skip_D, z_BLD))
     return out_BLD if out_BLD.shape[-1] == channels else out_BLD[..., :channels]
 
 
 def fused_scan_serves(*inputs: Tensor) -> bool:
     """Whether the fused kernel can take the inputs of `selective_scan`: float32 on the CPU, and no growing state."""
-    return scan_kernels is not None and kernels_serve(*inputs) and bool(inputs[2].detach().max() <= 0)
+    return kernels.serve(*inputs) and bool(inputs[2].detach().max() <= 0)
 
 
 def selective_scan_reference(
@@ -87,29 +82,33 @@ class FusedScan(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x_BLD: Tensor, dt_BLD: Tensor, A_DN: Tensor, B_BLN: Tensor, C_BLN: Tensor, skip_D: Tensor, z_BLD: Tensor
+        ctx: Any,
+        x_BLD: Tensor,
+        dt_BLD: Tensor,
+        A_DN: Tensor,
+        B_BLN: Tensor,
+        C_BLN: Tensor,
+        skip_D: Tensor,
+        z_BLD: Tensor,
     ) -> Tensor:
-        assert scan_kernels is not None
-        assert vector_math is not None
-        A2_TNV = (A_DN.detach() * vector_math.LOG2_E).unflatten(0, (-1, vector_math.LANES)).transpose(1, 2).contiguous()
+        A2_TNV = (A_DN.detach() * kernels.LOG2_E).unflatten(0, (-1, kernels.LANES)).transpose(1, 2).contiguous()
         saved = (x_BLD, dt_BLD, A2_TNV, B_BLN, C_BLN, skip_D, z_BLD)
         out_BLD = x_BLD.new_empty(x_BLD.shape)
-        scan_kernels.scan_forward(*x_BLD.shape, A_DN.shape[1], *_kernel_inputs(*saved), flat(out_BLD))
+        kernels.scan.scan_forward(*x_BLD.shape, A_DN.shape[1], *_kernel_inputs(*saved), flat(out_BLD))
         ctx.save_for_backward(*saved)
         return out_BLD
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad_BLD: Tensor) -> tuple[Tensor, ...]:
-        assert scan_kernels is not None
+    def backward(ctx: Any, grad_BLD: Tensor) -> tuple[Tensor, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         saved = cast(tuple[Tensor, ...], ctx.saved_tensors)
         x_BLD, _, A2_TNV, B_BLN, _, skip_D, _ = saved
         dx_BLD, ddt_BLD, dz_BLD = (x_BLD.new_empty(x_BLD.shape) for _ in range(3))
         dB_BLN, dC_BLN = (B_BLN.new_zeros(B_BLN.shape) for _ in range(2))
         dA_TNV, dskip_D = torch.zeros_like(A2_TNV), skip_D.new_zeros(skip_D.shape)
         gradients = (dx_BLD, ddt_BLD, dA_TNV, dB_BLN, dC_BLN, dskip_D, dz_BLD)
-        scan_kernels.scan_backward(
-            *x_BLD.shape, B_BLN.shape[-1], flat(grad_BLD.contiguous()), *_kernel_inputs(*saved), *map(flat, gradients)
+        kernels.scan.scan_backward(
+            *x_BLD.shape, B_BLN.shape[-1], flat(grad_BLD), *_kernel_inputs(*saved), *map(flat, gradients)
         )
         return dx_BLD, ddt_BLD, dA_TNV.transpose(1, 2).flatten(0, 1), dB_BLN, dC_BLN, dskip_D, dz_BLD
 
@@ -124,6 +123,6 @@ def _kernel_inputs(
         flat(A2_TNV),
         *rows(B_BLN),
         *rows(C_BLN),
-        flat(skip_D.contiguous()),
+        flat(skip_D),
         *rows(z_BLD),
     )

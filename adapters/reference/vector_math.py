@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
-from numba.core.typing import signature
-from numba.core.typing.templates import ConcreteTemplate, infer_global
-from numba.extending import intrinsic, lower_builtin, models, register_model
+from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
+from numba.extending import intrinsic as numba_intrinsic
+from numba.extending import lower_builtin, models, register_model
 
 __all__ = [
     "FLOAT",
@@ -24,9 +24,7 @@ __all__ = [
     "LOG2_E",
     "add_total",
     "at_most_zero",
-    "compiled",
     "exp2",
-    "inlined",
     "load",
     "scaled_by_ln_2",
     "sigmoid",
@@ -60,15 +58,9 @@ VECTOR, INTEGERS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
 FLAGS = ("contract",)
 
 
-def compiled(function: Any) -> Any:
-    """`function` compiled on first call, cached on disk where a place for it can be written."""
-    try:
-        return njit(cache=True, nogil=True, error_model="numpy")(function)
-    except RuntimeError:  # numba finds no writable folder for its cache
-        return njit(nogil=True, error_model="numpy")(function)
-
-
-inlined = njit(nogil=True, error_model="numpy")
+def intrinsic(function: Any) -> Any:
+    """A function of kernels whose LLVM code is written here; called without the context that `function` takes."""
+    return numba_intrinsic(function)
 
 
 class Code:
@@ -168,13 +160,15 @@ class VectorModel(models.PrimitiveModel):
 def _arithmetic(symbol: Callable[[Any, Any], Any]) -> None:
     """Teach numba `symbol` between two vectors."""
 
-    @infer_global(symbol)
-    class _(ConcreteTemplate):
+    class TwoVectors(ConcreteTemplate):
         cases = [signature(vector, vector, vector)]  # noqa: RUF012 (numba reads it from the class)
 
-    @lower_builtin(symbol, vector, vector)
-    def _(_context: Any, builder: Any, _signature: Any, operands: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, operands: Any) -> Any:
         return symbol(Code(builder, operands[0]), Code(builder, operands[1])).value
+
+    declare: Any = infer_global(symbol)
+    declare(TwoVectors)
+    lower_builtin(symbol, vector, vector)(generate)
 
 
 for _symbol in (operator.add, operator.sub, operator.mul):
@@ -216,7 +210,7 @@ def zeros(_context: Any) -> Any:
 
 
 @intrinsic
-def load(_context: Any, array: Any, index: Any) -> Any:
+def load(_context: Any, array: Any, index: Any) -> Any:  # noqa: ARG001 (numba counts the names)
     """The vector that starts at `index` of a flat float32 array."""
 
     def generate(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
@@ -227,7 +221,7 @@ def load(_context: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
-def store(_context: Any, array: Any, index: Any, value: Any) -> Any:
+def store(_context: Any, array: Any, index: Any, value: Any) -> Any:  # noqa: ARG001
     """Write a vector from `index` of a flat float32 array on."""
 
     def generate(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
@@ -239,7 +233,7 @@ def store(_context: Any, array: Any, index: Any, value: Any) -> Any:
 
 
 @intrinsic
-def spread(_context: Any, array: Any, index: Any) -> Any:
+def spread(_context: Any, array: Any, index: Any) -> Any:  # noqa: ARG001
     """The number at `index` of a flat float32 array, in every lane."""
 
     def generate(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
@@ -251,7 +245,7 @@ def spread(_context: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
-def add_total(_context: Any, array: Any, index: Any, value: Any) -> Any:
+def add_total(_context: Any, array: Any, index: Any, value: Any) -> Any:  # noqa: ARG001
     """Add the sum of a vector's lanes to the number at `index` of a flat float32 array."""
 
     def generate(context: Any, builder: Any, signature: Any, operands: Any) -> Any:

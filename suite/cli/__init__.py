@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -38,7 +39,9 @@ app = typer.Typer(
     name="layerstate",
     help="Where along its depth a sequence model holds the state that a task asks it to track.",
     no_args_is_help=True,
+    add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help, in half the time
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -78,13 +81,12 @@ app.add_typer(leaderboard.app, name="leaderboard")
 app.add_typer(data.app, name="data")
 
 
-def main() -> None:
-    """Run the command with the process's arguments."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command with the given arguments, or the process's; ends with SystemExit and an exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without UTF-8 is no reason to fail
-    arguments = sys.argv[1:]
-    if "--debug" in arguments:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if "--debug" in given:
         set_debugging()
-        arguments = [argument for argument in arguments if argument != "--debug"]
-    app(args=arguments, prog_name="layerstate")
+    app(args=[argument for argument in given if argument != "--debug"], prog_name="layerstate")

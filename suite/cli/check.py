@@ -16,7 +16,10 @@ def check(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="The path of a model's YAML file, or a built-in name.")],
     task: Annotated[str, typer.Option("--task", metavar="T", help="The task whose tokens it is given.")] = "parity",
 ) -> None:
-    """Check that an adapter reads and edits its model, and nothing else; exit code 1 if not."""
+    """Check that a model can be measured.
+
+    Reads and edits it at every site, and looks whether anything else changes; exit code 1 if a check fails.
+    """
     from ..runner.threads import limit_new_libraries
     from ..spec.load import find_spec, validate_deep
 

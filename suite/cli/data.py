@@ -8,7 +8,7 @@ import typer
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Look at the data of tasks.", no_args_is_help=True)
+app = typer.Typer(help="Look at the data of tasks.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()

@@ -9,7 +9,7 @@ import typer
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Build the static site.", no_args_is_help=True)
+app = typer.Typer(help="Build the static site.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()

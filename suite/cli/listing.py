@@ -25,7 +25,7 @@ def list_(
         What | None, typer.Argument(metavar="[tasks|models|protocols|suites|claims]", help="One kind only.")
     ] = None,
 ) -> None:
-    """List the built-in tasks, models, protocols, suites and claims."""
+    """List what is built in."""
     from ..spec.load import KINDS, headings
 
     kinds = {kind if kind == "claims" else f"{kind}s": kind for kind in KINDS}

@@ -24,7 +24,10 @@ def plan(
     out: Out = None,
     workers: Annotated[int | None, typer.Option("--workers", min=1, metavar="N", help="For the estimate.")] = None,
 ) -> None:
-    """Print the cells of a suite, what of them is done, and an estimate of the rest."""
+    """Show what is done and what is left.
+
+    Prints the cells of a suite, their measurements, and about how long the rest takes.
+    """
     from ..runner.pending import Estimator, find_pending
     from ..runner.progress import duration
     from ..runner.run import default_workers

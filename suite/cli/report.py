@@ -16,7 +16,10 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.", exists=True, file_okay=False)],
     format: Annotated[Format, typer.Option("--format", help="How it is printed.")] = Format.TABLE,
 ) -> None:
-    """Print one table a suite that was run into a folder."""
+    """Print the numbers of a run folder.
+
+    One table a suite that was run into it.
+    """
     from ..runner.report import report_text
 
     typer.echo(report_text(folder, format, tell=lambda text: typer.echo(text, err=True)), nl=False)

@@ -36,7 +36,11 @@ def run(
     ] = None,
     device: Annotated[Device, typer.Option("--device", help="Where models compute.")] = Device.AUTO,
 ) -> None:
-    """Train and measure what is missing; finished work is kept, and a second run has nothing to do."""
+    """Train and measure what is missing.
+
+    Finished work is kept: the same command goes on where it was stopped, and then has nothing to do. Exit code 3 if
+    a cell failed; the others are complete then.
+    """
     from ..runner.pending import find_pending
     from ..runner.store import Store
 

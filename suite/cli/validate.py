@@ -13,7 +13,10 @@ __all__ = ["validate"]
 def validate(
     paths: Annotated[list[str], typer.Argument(metavar="PATH…", help="YAML files, or folders of them.")],
 ) -> None:
-    """Check specs; one line an error, exit code 1 if there is any."""
+    """Check specs, one line an error.
+
+    Exit code 1 if there is any.
+    """
     from ...tasks.errors import LayerstateError
 
     wrong = 0

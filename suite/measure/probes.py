@@ -30,7 +30,7 @@ class ProbeSettings:
     ----------
     scale : {"site", "per_feature"}
         Divide by one number a site (the mean of the features' standard deviations), or each feature by its own.
-    solver : {"lbfgs", "sklearn"}
+    solver : {"newton", "sklearn"}
         This package's solver, or scikit-learn's ``LogisticRegression(solver="lbfgs")``, the reference.
     strength : float
         Inverse of the L2 penalty, scikit-learn's C.
@@ -41,10 +41,10 @@ class ProbeSettings:
     """
 
     scale: Scale = "site"
-    solver: Literal["lbfgs", "sklearn"] = "lbfgs"
+    solver: Literal["newton", "sklearn"] = "newton"
     strength: float = 1.0
-    tolerance: float = 1e-4
-    max_iterations: int = 500
+    tolerance: float = 1e-5
+    max_iterations: int = 100
 
 
 @dataclass(frozen=True)
@@ -142,12 +142,12 @@ def permute_labels(y_BL: Int, rng: np.random.Generator) -> Int:
 
 def _scaling(h_ND: Float, mode: Scale) -> tuple[Float64, Float64]:
     mean_D = h_ND.mean(axis=0, dtype=np.float64)
-    deviation_D = np.sqrt(np.maximum(h_ND.var(axis=0, dtype=np.float64), 0.0))
+    deviation_D = h_ND.std(axis=0, dtype=np.float64)
     if mode == "site":
         deviation_D = np.full_like(deviation_D, deviation_D.mean())
-    # A feature that never varies (beyond rounding) stays as it is: dividing would blow its rounding up to a signal.
-    dead_D = deviation_D <= 1e-6 * np.maximum(1.0, np.abs(mean_D)) * np.finfo(np.float32).eps / 1e-7
-    return mean_D, np.where(dead_D, 1.0, deviation_D)
+    # What varies by rounding alone stays as it is: dividing would blow it up to a signal.
+    dead_D = deviation_D <= 1e-6 * np.abs(mean_D)
+    return mean_D, np.where(dead_D | (deviation_D == 0), 1.0, deviation_D)
 
 
 def _solve(x_ND: Float, y_N: Int, classes: int, settings: ProbeSettings) -> tuple[Float64, Float64, float]:

@@ -87,8 +87,9 @@ class AblatedModel:
         """The same, (random_draws, n), for random subspaces of a rank; once for all rulers of that rank and fill."""
         key = (site.name, rank, fill)
         if key not in self._random:
-            rng = self._cell.rng(f"causal.random.{site.name}.{rank}")
             width = site.train.shape[-1]
+            # The same subspaces at every site: their luck must not decide which site looks most causal.
+            rng = self._cell.rng(f"causal.random.{width}.{rank}")
             bases = [random_basis(rank, width, rng) for _ in range(self._random_draws)]
             self._random[key] = np.stack([self.ablated(site.name, basis, site.fill(fill)) for basis in bases])
         return self._random[key]

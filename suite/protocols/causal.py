@@ -58,8 +58,10 @@ class Params(ProbeParams):
     """Random subspaces of the same rank and fill, for the control."""
     causal_within: float = Field(default=0.005, ge=0.0, le=1.0)
     """Sites whose effect is this close to the largest one, as a share of accuracy, count as tied with it."""
-    readable_from: float = Field(default=0.05, ge=0.0, le=1.0)
-    """A causal site is one whose clean probe has at least this skill: elsewhere the directions are noise."""
+    held_from: float = Field(default=0.5, ge=0.0, le=1.0)
+    """A causal site's clean probe has at least this share of the largest skill; 0 lets every site be one."""
+    unreadable_below: float = Field(default=0.05, ge=0.0, le=1.0)
+    """And at least this skill: elsewhere a ruler's directions are noise."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +205,7 @@ def _gap_readings(bench: _Bench, ablation: Ablation, effects: list[_Effect | Non
     """The causal site of one ruler, and how far the best site is from it."""
     at: dict[str, Coordinate] = {"ruler": ablation.ruler, "fill": ablation.fill}
     profile = _clean_profile(bench)
-    held_S = [score >= bench.params.readable_from for score in profile.skill]
+    held_S = _holding(profile.skill, bench.params)
     found = [effect for effect, held in zip(effects, held_S, strict=True) if effect is not None and held]
     values_S = _by_site(effects, held_S, lambda effect: effect.value, np.nan)
     largest = max(found, key=lambda effect: effect.value, default=None)
@@ -246,6 +248,18 @@ def _clean_profile(bench: _Bench) -> _CleanProfile:
     skills = np.where(missing, -np.inf, np.nan_to_num(skill(means[:-1], means[-1]), nan=-np.inf))
     converged = all(site.score.converged for site in bench.sites)
     return _CleanProfile(accuracy, np.where(missing, -np.inf, draws[:, :-1]), skills, converged)
+
+
+def _holding(skill_S: Float64, params: Params) -> list[bool]:
+    """Which sites hold the state well enough for a ruler to mean it.
+
+    Where the state is not, the class means still differ by chance, along whatever varies most: the token itself at
+    ``embed``. Taking that out breaks the model, and says nothing of where the state is.
+    """
+    if params.held_from == 0:
+        return [True] * len(skill_S)
+    least = max(params.unreadable_below, params.held_from * float(skill_S.max()))
+    return [bool(score >= least) for score in skill_S]
 
 
 def _by_site(effects: list[_Effect | None], held_S: list[bool], of: Callable[[_Effect], T], otherwise: T) -> list[T]:

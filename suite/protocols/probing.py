@@ -26,13 +26,13 @@ class ProbeParams(Params):
     """The first position that is fitted on and scored."""
     max_positions: int = Field(default=20_000, ge=1)
     """Positions that a probe is fitted on: drawn uniformly at random, or all if there are no more."""
-    solver: Literal["lbfgs", "sklearn"] = "lbfgs"
+    solver: Literal["newton", "sklearn"] = "newton"
     """The built-in solver, or scikit-learn's logistic regression."""
     strength: float = Field(default=1.0, gt=0.0)
     """Inverse of the L2 penalty (scikit-learn's C)."""
-    tolerance: float = Field(default=1e-4, gt=0.0)
+    tolerance: float = Field(default=1e-5, gt=0.0)
     """The largest entry of the gradient of the mean objective at which a fit has converged."""
-    max_iterations: int = Field(default=500, ge=1)
+    max_iterations: int = Field(default=100, ge=1)
     """Most steps of the solver."""
     best_within: float = Field(default=0.005, ge=0.0, le=1.0)
     """Sites this close to the best one, in accuracy, count as tied with it."""

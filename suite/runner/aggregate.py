@@ -14,7 +14,7 @@ from ..measure.chance import skill
 from ..measure.statistics import hierarchical_means, percentile_interval
 from ..spec.results import Coordinate, Metric, Result, SuiteRecord
 
-__all__ = ["COLUMNS", "Column", "Summary", "extra_columns", "summarise"]
+__all__ = ["COLUMNS", "NOT_MEASURED", "Column", "Summary", "extra_columns", "summarise"]
 
 Float64 = NDArray[np.float64]
 
@@ -84,6 +84,7 @@ class Column:
         return f"{text} [{summary.low:.{self.digits}f}, {summary.high:.{self.digits}f}]"
 
 
+NOT_MEASURED = "not measured"
 _TARGET = {"variable": "$target", "on": "skill"}
 _USABLE = ("ok", "below_gate", "not_converged")
 _HEADLINE = {"ruler": "means", "fill": "mean"}
@@ -119,7 +120,7 @@ def summarise(column: Column, results: Sequence[Result], task: Mapping[str, Any]
     usable = [metric for metric in found if metric.value is not None and metric.status in _USABLE]
     if not usable:
         reasons = Counter(metric.reason or metric.status for metric in found)
-        return Summary(reason=reasons.most_common(1)[0][0] if reasons else "not measured")
+        return Summary(reason=reasons.most_common(1)[0][0] if reasons else NOT_MEASURED)
     if isinstance(usable[0].value, str):
         return _word([str(metric.value) for metric in usable])
     values = np.array([metric.value for metric in usable], np.float64)

@@ -11,7 +11,7 @@ from ...adapters import load_weights, save_weights
 from ...adapters.base import Adapter
 from ...tasks.base import Task
 from ..spec.identity import canonical
-from ..spec.results import CellFailures, CellRecord
+from ..spec.results import CellRecord
 from .attempts import Attempts
 from .conformance import build_model, check_adapter, load_task_of
 from .curriculum import make_stages
@@ -23,7 +23,7 @@ from .measuring import Measurer, clean_accuracy
 from .plan import Cell, Measurement
 from .provenance import peak_memory_mb, provenance, reset_peak_memory
 from .settings import Settings
-from .store import Failure, Store
+from .store import CellFailures, Failure, Store
 from .threads import one_thread
 from .train import Trained, train
 from .view import View
@@ -77,7 +77,8 @@ class Worker:
         attempts = Attempts()
         if todo:
             self._attempt(cell, todo, attempts)
-            gc.collect()  # activations of a large cell go before the next one starts
+        if attempts.failures:
+            gc.collect()  # a traceback keeps the activations of its cell alive
         if self._settings.debug:
             for text in attempts.tracebacks:
                 self._tell(text)
@@ -165,7 +166,7 @@ class Worker:
 
     def _expect_conforming(self, cell: Cell, task: Task, adapter: Adapter) -> None:
         """Raise unless the model passes the conformance check; looked at once a model."""
-        key = canonical(cell.model_spec)
+        key = canonical(cell.specs()["model"])
         if key not in self._conforms:
             self._doing("checking the model")
             results = check_adapter(adapter, task, cell.task_spec.lengths.train)

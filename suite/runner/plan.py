@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ...adapters import adapter_version, source_digest
-from ...tasks import load_task
+from ...tasks import family_source_digest, load_task
 from ..protocols import load_protocol
 from ..spec.identity import MEASURES, TRAINS, cell_identity, digest, measurement_identity, part, suite_identity
 from ..spec.load import Located, ResolvedSuite, resolve_suite
@@ -181,8 +181,9 @@ def _cell_versions(model: Located, task: Located) -> Versions:
     }
     if isinstance(model_spec, TorchModuleModel):
         versions["model_source"] = source_digest(model_spec.module, model.base)
-    if ".py:" in task_spec.family:
-        versions["task_source"] = source_digest(task_spec.family, task.base)
+    task_source = family_source_digest(task_spec.family, task.base)
+    if task_source is not None:
+        versions["task_source"] = task_source
     return versions
 
 
@@ -227,7 +228,8 @@ def _questions(resolved: ResolvedSuite) -> list[str]:
                 "task": [part(spec, TRAINS), part(spec, MEASURES)],
                 "protocol": part(protocol.spec, MEASURES),
                 "gate": part(resolved.suite.gate, MEASURES),
-                "versions": versions | {"task_family": family.version},
+                "versions": versions
+                | {"task_family": family.version, "task_source": family_source_digest(spec.family, task.base)},
             }
             questions += [digest(content | {"seed": seed}, "question") for seed in resolved.suite.seeds]
     return questions

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...tasks.errors import LayerstateError
 from ..spec.results import CellKey, Result, SuiteRecord
-from .aggregate import COLUMNS, Column, Summary, extra_columns, summarise
+from .aggregate import COLUMNS, NOT_MEASURED, Column, Summary, extra_columns, summarise
 from .formats import Format
 from .store import CellFailures, read_failures, read_results, read_suites
 from .tables import aligned, as_csv, as_markdown
@@ -27,7 +27,7 @@ class Report:
     columns : list of Column
         Its metrics.
     rows : list of dict
-        ``model``, ``task``, ``seeds``, ``gate``, ``status`` and a `Summary` for each column's key.
+        ``model``, ``task``, ``seeds``, ``gate``, ``status``, ``failures`` and a `Summary` for each column's key.
     """
 
     def __init__(self, record: SuiteRecord, columns: list[Column], rows: list[dict[str, Any]]) -> None:
@@ -125,6 +125,12 @@ def _row(
             by_protocol[entry["protocol"]].append(result)
     task = record.tasks[cells[0].task]
     summaries = {column.key: summarise(column, by_protocol[column.protocol], task) for column in columns}
+    failed = [
+        f"{each.protocol or each.stage}, seed {cell.seed}: {each.message}"
+        for cell in cells
+        if cell.identity in failures
+        for each in failures[cell.identity].failures
+    ]
     gates = {result.cell.identity: result.gate.passed for found in by_protocol.values() for result in found}
     return {
         "model": cells[0].model,
@@ -132,33 +138,23 @@ def _row(
         "seeds": sorted(cell.seed for cell in cells),
         "gate": (sum(gates.values()), len(gates)),
         **summaries,
-        "status": _status(cells, missing, gates, summaries, failures),
+        "status": _status(missing, gates, summaries, failed=bool(failed)),
+        "failures": failed,
     }
 
 
-def _status(
-    cells: list[CellKey],
-    missing: int,
-    gates: dict[str, bool],
-    summaries: dict[str, Summary],
-    failures: dict[str, CellFailures],
-) -> str:
+def _status(missing: int, gates: dict[str, bool], summaries: dict[str, Summary], *, failed: bool) -> str:
     """Why a row is not all it could be; ``ok`` if it is."""
-    said: list[str] = []
-    failed = [
-        failure for cell in cells for failure in (failures[cell.identity].failures if cell.identity in failures else [])
-    ]
-    for failure in failed:
-        said.append(f"failed ({failure.protocol or failure.stage}): {failure.message}")
-    if missing and not failed:
-        said.append(f"incomplete: {missing} measurement{'s' * (missing > 1)} missing")
+    said: list[str] = ["failed"] if failed else []
+    if missing:
+        said.append(f"{missing} measurement{'s' * (missing > 1)} missing")
     below = len(gates) - sum(gates.values())
     if below:
         said.append("below_gate" if len(gates) == 1 else f"below_gate in {below} of {len(gates)} seeds")
-    said += [
-        f"{key}: {summary.reason}" for key, summary in summaries.items() if summary.value is None and summary.reason
-    ]
-    return "; ".join(dict.fromkeys(said)) or "ok"
+    absent = {key: summary.reason for key, summary in summaries.items() if summary.value is None}
+    # What was not measured is counted as missing; here stands why a measurement has no number.
+    said += [f"{key}: {reason}" for key, reason in absent.items() if reason != NOT_MEASURED]
+    return "; ".join(said) or "ok"
 
 
 def _one_table(report: Report, format: Format, *, several: bool) -> str:
@@ -175,9 +171,10 @@ def _one_table(report: Report, format: Format, *, several: bool) -> str:
         for row in report.rows
     ]
     name = f"{report.record.suite['name']} ({report.record.identity[:12]})"
+    notes = [f"{row['model']} · {row['task']} failed ({each})" for row in report.rows for each in row["failures"]]
     if format is Format.MARKDOWN:
-        return f"### {name}\n\n{as_markdown(header, rows)}\n"
-    return (f"{name}\n" if several else "") + aligned(header, rows) + "\n"
+        return "\n".join([f"### {name}\n\n{as_markdown(header, rows)}\n", *(f"- {note}" for note in notes)])
+    return "\n".join([*([name] if several else []), aligned(header, rows), *notes, ""])
 
 
 def _gate(passed: int, measured: int) -> str:
@@ -188,14 +185,14 @@ def _gate(passed: int, measured: int) -> str:
 
 def _csv(reports: Sequence[Report]) -> str:
     columns = {column.key: column for report in reports for column in report.columns}
-    header = ["suite", "identity", "model", "task", "seeds", "gate_passed", "gate_measured", "status"]
+    header = ["suite", "identity", "model", "task", "seeds", "gate_passed", "gate_measured", "status", "failures"]
     for key, column in columns.items():
         header += [key] if column.is_word else [key, f"{key}_low", f"{key}_high"]
     rows: list[list[Any]] = []
     for report in reports:
         for row in report.rows:
             cells: list[Any] = [report.record.suite["name"], report.record.identity, row["model"], row["task"]]
-            cells += [" ".join(map(str, row["seeds"])), *row["gate"], row["status"]]
+            cells += [" ".join(map(str, row["seeds"])), *row["gate"], row["status"], " | ".join(row["failures"])]
             for key, column in columns.items():
                 summary: Summary = row.get(key, Summary())
                 cells += [summary.value] if column.is_word else [summary.value, summary.low, summary.high]
@@ -211,6 +208,7 @@ def _plain(report: Report) -> dict[str, Any]:
             "seeds": row["seeds"],
             "gate": {"passed": row["gate"][0], "measured": row["gate"][1]},
             "status": row["status"],
+            "failures": row["failures"],
             "metrics": {column.key: row[column.key].plain() for column in report.columns},
         }
         for row in report.rows

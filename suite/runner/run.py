@@ -6,12 +6,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .errors import RunStopped
 from .events import CellEnded, Event, Listen
 from .executors import Executor, InProcess, LocalProcesses
 from .pending import Estimator, Pending
 from .plan import Plan, suite_record
 from .settings import Settings
-from .store import CellFailures, Store
+from .store import CellFailures, Store, StoreError
 
 __all__ = ["Summary", "default_workers", "run"]
 
@@ -56,7 +57,7 @@ def run(
     ------
     KeyboardInterrupt
         On Ctrl-C or SIGTERM, after what is being trained has been saved.
-    RunStopped, StoreError
+    RunStopped
         If nothing can go on: the disk is full, say.
     """
     store.write_suite(suite_record(plan))
@@ -70,7 +71,10 @@ def run(
         listen(event)
 
     cells = [one.cell for one in Estimator.of(store).longest_first(pending)]
-    executor(settings, min(workers, len(cells))).run(cells, hear)
+    try:
+        executor(settings, min(workers, len(cells))).run(cells, hear)
+    except StoreError as error:
+        raise RunStopped(str(error)) from error
     return Summary(len(cells), tuple(failed))
 
 

@@ -77,7 +77,7 @@ def _task_problem(located: Located, error: TaskError) -> Problem:
         return problem_at(located.marks, (field or "params",), str(error))
     if located.marks.nearest(("params", field)).path[-1:] == (field,):
         node = located.marks.nearest(("params", field))
-        return Problem(node.mark, node.path, str(error))
+        return Problem(node.key, node.path, str(error))
     node = located.marks.nearest(("params",))
     return Problem(node.key, (*node.path, *(() if node.path else ("params",)), field), str(error))
 

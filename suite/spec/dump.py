@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from textwrap import wrap
 from typing import Any, cast
 
 from pydantic import BaseModel
@@ -15,6 +16,7 @@ from .schema import TrainingOverride
 __all__ = ["dump_resolved", "dump_yaml", "resolved_values"]
 
 _WIDTH = 120
+_FOLDABLE = re.compile(r"\S+(?: \S+)*")
 _BARE = re.compile(r"[A-Za-z0-9_(][A-Za-z0-9_()./+*=^-]*(?:,? [A-Za-z0-9_(][A-Za-z0-9_()./+*=^-]*)*", re.ASCII)
 
 
@@ -27,7 +29,8 @@ def resolved_values(spec: BaseModel) -> dict[str, Any]:
     """The spec as plain values, its kind and name first; what a recipe leaves alone for a task stays left out."""
     values = cast(dict[str, Any], _values(spec))
     first = [key for key in ("kind", "name", "title", "description", "cite", "adapter") if key in values]
-    return {key: values[key] for key in [*first, *(key for key in values if key not in first)]}
+    last = [key for key in ("training",) if key in values]
+    return {key: values[key] for key in [*first, *(key for key in values if key not in [*first, *last]), *last]}
 
 
 def _values(value: Any) -> Any:
@@ -49,6 +52,9 @@ def dump_yaml(values: dict[str, Any]) -> str:
 def _entry(key: str, value: Any, depth: int) -> list[str]:
     indent, name = "  " * depth, _text(key)
     flow = f"{indent}{name}: {_flow(value)}"
+    if isinstance(value, str) and len(flow) > _WIDTH and _FOLDABLE.fullmatch(value) and value.isprintable():
+        lines = wrap(value, _WIDTH - len(indent) - 2, break_long_words=False, break_on_hyphens=False)
+        return [f"{indent}{name}: >-", *(f"{indent}  {line}" for line in lines)]
     if not isinstance(value, dict | list) or not value:
         return [flow]
     nested = isinstance(value, dict) and any(

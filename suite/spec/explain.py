@@ -11,13 +11,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from .fields import meaning, models_at
+from .names import NAME_RULE
 from .nodes import Key, Mark, Node, PlacedError, field_path, plain
 from .read import describe
 from .suggest import closest, did_you_mean, listed, quoted
 
 __all__ = ["Problem", "problem_at", "problems_of", "spec_error"]
-
-NAME_RULE = "lower-case letters, digits, `_`, `.` and `-`, at most 64, the first a letter or digit"
 
 
 @dataclass(frozen=True)
@@ -93,8 +92,7 @@ def problems_of(error: ValidationError, model: type[BaseModel], root: Node, at: 
             if (keys[:-1], str(keys[-1])) not in meant:
                 problems.append(_missing(model, first, base))
         elif first.details["type"] == "extra_forbidden":
-            options = _options(model, first, base)
-            advice = did_you_mean(str(keys[-1]), options) if options else "remove it"
+            advice = _key_advice(str(keys[-1]), _options(model, first, base), base.nearest(keys[:-1]))
             problems.append(Problem(first.node.key, first.node.path, f"unknown key — {advice}"))
         elif first.details["type"] == "union_tag_not_found":
             problems.append(_undecided(model, first, base))
@@ -143,9 +141,17 @@ def _by_place(found: list[_Found]) -> Mapping[tuple[Key, ...], list[_Found]]:
 
 
 def _options(model: type[BaseModel], item: _Found, base: Node) -> list[str]:
-    written = {key for key, _ in base.nearest(item.keys[:-1]).items()}
-    options = [name for owner in models_at(model, item.keys[:-1], base) for name in owner.model_fields]
-    return [name for name in dict.fromkeys(options) if name not in written]
+    """The keys that the mapping around an unknown key may have."""
+    return [name for owner in models_at(model, item.keys[:-1], base) for name in owner.model_fields]
+
+
+def _key_advice(key: str, options: list[str], around: Node) -> str:
+    if ":" in key:
+        return "a colon needs a space after it"
+    if closest(key, options) is not None:
+        return did_you_mean(key, options)
+    left = [name for name in options if around.child(name) is None]
+    return did_you_mean(key, left) if left else "remove it"
 
 
 def _missing(model: type[BaseModel], item: _Found, base: Node) -> Problem:

@@ -261,7 +261,7 @@ def _normal(value: Any) -> Any:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) <= 2.0**53 else float(value)
+        return int(value) if value.is_integer() else float(value)
     if isinstance(value, Mapping):
         entries = cast(Mapping[Any, Any], value)
         wrong = [key for key in entries if not isinstance(key, str)]

@@ -14,9 +14,9 @@ from ...tasks.errors import SpecError
 from .explain import problem_at, problems_of, spec_error
 from .names import KINDS, Kind, article, is_path, spec_file
 from .nodes import Key, Node, PlacedError, merge, plain, shown
-from .read import describe, read_node
+from .read import MAX_DEPTH, describe, read_node
 from .schema import ClaimsSpec, ProtocolSpec, ReferenceModel, Spec, SuiteSpec, TaskSpec, TorchModuleModel
-from .suggest import did_you_mean, listed, quoted
+from .suggest import closest, did_you_mean, listed, quoted
 
 __all__ = ["ADAPTERS", "Located", "Overrides", "find_spec", "load_spec", "locate"]
 
@@ -62,6 +62,14 @@ class Located:
         """The folder at which relative references in the spec start."""
         return self.path.parent
 
+    def is_same(self, other: Located) -> bool:
+        """Whether both mean the same: one file, or equal specs that name no file of the user's own code."""
+        if os.path.realpath(self.path) == os.path.realpath(other.path):
+            return True
+        values = self.spec.model_dump()
+        own_code = any(".py" in str(values.get(key)) for key in _CODE_KEYS)
+        return not own_code and values == other.spec.model_dump()
+
     def error(self, keys: tuple[Key, ...], message: str) -> SpecError:
         """A SpecError that points at the value under `keys`."""
         return spec_error([problem_at(self.marks, keys, message)])
@@ -96,6 +104,7 @@ def locate(path: Path, kind: Kind | None = None, overrides: Overrides | None = N
     if overrides is not None:
         name = root.child("name")
         for node in overrides(name.value) if name is not None and isinstance(name.value, str) else []:
+            node = _rebased(node, node.mark.file, path)
             root = replace(merge(root, node), mark=root.mark, key=root.key, path=root.path)
     model = _class_of(found, root)
     try:
@@ -108,19 +117,14 @@ def locate(path: Path, kind: Kind | None = None, overrides: Overrides | None = N
 def _kind_of(root: Node, expected: Kind | None) -> Kind:
     node = root.child("kind")
     if node is None:
-        near = [key for key, _ in root.items() if key.lower() == "kind"]
-        hint = f" ({quoted(near[0])} is not it)" if near else ""
-        right = f"kind: {expected}" if expected else f"one of {listed(KINDS)}"
-        raise spec_error([problem_at(root, (), f"the key `kind` is missing{hint} — {right} would be right")])
+        raise _key_missing(root, "kind", f"kind: {expected}" if expected else f"one of {listed(KINDS)}")
     if node.value not in KINDS:
         right = did_you_mean(node.value, KINDS) if isinstance(node.value, str) else f"{listed(KINDS)} would be right"
-        raise spec_error([problem_at(root, ("kind",), f"{describe(plain(node))} — {right}")])
+        raise spec_error([problem_at(node, (), f"{describe(plain(node))} — {right}")])
     if expected is not None and node.value != expected:
         name = root.child("name")
-        what = f"{quoted(str(name.value))} is" if name is not None else "this is"
-        raise spec_error(
-            [problem_at(root, ("kind",), f"{what} {article(node.value)}, {article(expected)} was expected")]
-        )
+        what = quoted(str(name.value)) if name is not None else "this"
+        raise spec_error([problem_at(node, (), f"{what} is {article(node.value)}, {article(expected)} was expected")])
     return node.value
 
 
@@ -129,15 +133,17 @@ def _class_of(kind: Kind, root: Node) -> type[BaseModel]:
         return _CLASSES[kind]
     node = root.child("adapter")
     if node is None:
-        near = [key for key, _ in root.items() if key.lower() == "adapter"]
-        hint = f" ({quoted(near[0])} is not it)" if near else ""
-        raise spec_error(
-            [problem_at(root, (), f"the key `adapter` is missing{hint} — {listed(ADAPTERS)} would be right")]
-        )
+        raise _key_missing(root, "adapter", listed(ADAPTERS))
     if not isinstance(node.value, str) or node.value not in ADAPTERS:
         right = did_you_mean(node.value, ADAPTERS) if isinstance(node.value, str) else "a text would be right"
-        raise spec_error([problem_at(root, ("adapter",), f"{describe(plain(node))} — {right} ({listed(ADAPTERS)})")])
+        raise spec_error([problem_at(node, (), f"{describe(plain(node))} — {right} ({listed(ADAPTERS)})")])
     return ADAPTERS[node.value]
+
+
+def _key_missing(root: Node, key: str, right: str) -> SpecError:
+    near = next((written for written, _ in root.items() if closest(written, [key])), None)
+    hint = f" ({quoted(near)} is not it)" if near else ""
+    return spec_error([problem_at(root, (), f"the key {quoted(key)} is missing{hint} — {right} would be right")])
 
 
 def _extended(path: Path) -> Node:
@@ -163,12 +169,16 @@ def _collect(path: Path, kind: object, chain: list[Path], order: list[tuple[Path
         return
     node = read_node(path)
     own_kind = node.child("kind")
-    kind = own_kind.value if own_kind is not None else kind
     if chain and own_kind is not None and own_kind.value != kind:
-        raise spec_error([problem_at(node, ("kind",), "another kind than the spec that extends it")])
+        right = f"{quoted(str(kind))}, as in {shown(chain[-1])} that extends it, would be right"
+        message = f"{describe(plain(own_kind))} — {right}"
+        raise spec_error([problem_at(node, ("kind",), message)])
+    kind = own_kind.value if own_kind is not None else kind
     for reference in _parents(node):
         parent = _parent_file(reference, kind)
         links = [*chain, path]
+        if len(links) > MAX_DEPTH:
+            raise spec_error([problem_at(reference, (), f"more than {MAX_DEPTH} specs that extend each other")])
         if any(Path(os.path.realpath(parent)) == Path(os.path.realpath(link)) for link in links):
             shown_chain = " → ".join(shown(link) for link in [*links, parent])
             raise spec_error([problem_at(reference, (), f"a cycle: {shown_chain} — a spec cannot build on itself")])
@@ -209,7 +219,7 @@ def _parent_file(reference: Node, kind: object) -> Path:
 
 
 def _rebased(node: Node, file: Path, child: Path) -> Node:
-    """An ancestor's tree whose relative paths start at the folder of the file that extends it."""
+    """A tree from `file` whose relative paths start at the folder of `child`, to which it is joined."""
     here, there = file.parent.resolve(), child.parent.resolve()
     if here == there or not isinstance(node.value, dict):
         return node
@@ -217,7 +227,7 @@ def _rebased(node: Node, file: Path, child: Path) -> Node:
     def moved(entry: Node) -> Node:
         text = entry.value
         is_code = isinstance(text, str) and ("/" in text or ".py" in text)
-        if not isinstance(text, str) or not (is_code or is_path(text)) or Path(text).expanduser().is_absolute():
+        if not isinstance(text, str) or not (is_code or is_path(text)) or os.path.isabs(os.path.expanduser(text)):
             return entry
         return replace(entry, value=os.path.relpath(here / text, there))
 

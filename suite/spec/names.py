@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,14 +10,14 @@ from typing import Literal, get_args
 
 from ...specs import FOLDER
 from ...tasks.errors import SpecError
-from .explain import NAME_RULE
 from .nodes import shown
 from .suggest import did_you_mean, quoted
 
-__all__ = ["KINDS", "Kind", "article", "builtin_files", "builtin_names", "is_path", "spec_file"]
+__all__ = ["KINDS", "NAME_RULE", "Kind", "article", "builtin_files", "builtin_names", "is_path", "spec_file"]
 
 Kind = Literal["task", "model", "protocol", "suite", "claims"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+NAME_RULE = "lower-case letters, digits, `_`, `.` and `-`, at most 64, the first a letter or digit"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 
 
@@ -77,7 +78,7 @@ def spec_file(kind: Kind, reference: str, base: Path | None = None, also: Iterab
         For a name that no built-in spec of this kind has; a path is not looked at.
     """
     if is_path(reference):
-        return (base or Path()) / Path(reference).expanduser()
+        return (base or Path()) / os.path.expanduser(reference)
     files = builtin_files(kind)
     if reference in files:
         return files[reference]

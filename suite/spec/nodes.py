@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...tasks.errors import SpecError
+from .suggest import printable
 
 __all__ = ["Key", "Mark", "Node", "PlacedError", "Scalar", "field_path", "merge", "plain", "shown"]
 
@@ -23,7 +24,7 @@ def field_path(keys: Sequence[Key]) -> str:
     text = ""
     for key in keys:
         text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
-    return text
+    return printable(text)
 
 
 class PlacedError(SpecError):
@@ -46,7 +47,7 @@ def shown(path: Path) -> str:
     """The path for messages: relative inside the current folder, always printable."""
     with suppress(ValueError, OSError):
         path = path.relative_to(Path.cwd())
-    return str(path).encode("utf-8", "replace").decode()
+    return printable(str(path))
 
 
 @dataclass(frozen=True, slots=True)

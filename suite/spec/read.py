@@ -36,6 +36,8 @@ __all__ = ["read_head", "read_node", "read_text"]
 MAX_BYTES = 2**20
 MAX_DEPTH = 32
 MAX_VALUES = 10_000
+MAX_LINES = 20_000
+MAX_LINE = 25_000
 
 # ruamel.yaml's scanner lets these out on some malformed input, instead of its own errors.
 _MALFORMED = (ValueError, OverflowError, IndexError, KeyError, AttributeError, TypeError, AssertionError)
@@ -148,6 +150,13 @@ def _decode(data: bytes, path: Path) -> str:
     if unwanted is not None:
         place = _place_after(text[: unwanted.start()], path)
         raise PlacedError(f"{place}: the control character U+{ord(unwanted[0]):04X} — a spec is plain text; remove it")
+    lines = _LINE_BREAK.split(text)
+    if len(lines) > MAX_LINES:
+        raise PlacedError(f"{Mark(path, MAX_LINES, 1)}: more than {MAX_LINES} lines — no spec needs that")
+    for number, line in enumerate(lines, 1):
+        # Some long tokens take the scanner time that grows with the square of their length.
+        if len(line) > MAX_LINE:
+            raise PlacedError(f"{Mark(path, number, MAX_LINE)}: a line over {MAX_LINE} characters — break it")
     return text
 
 
@@ -172,13 +181,15 @@ def _guarded(text: str, path: Path, builder: _Builder) -> None:
 
 
 _PLAIN_SYNTAX = (
+    ("while scanning an alias", "put a pattern that starts with `*` in quotes"),
     ("that cannot start any token", "put the text in quotes"),
     (
         "mapping values are not allowed here",
         "a colon where no key can stand; indent the line, or put a text with `: ` in quotes",
     ),
     ("could not find expected ':'", "a key needs a colon and a space after it"),
-    ("expected <block end>", "the indentation does not fit the lines above"),
+    ("expected <block end>", "the indentation does not fit the lines above, or text follows a closing quote"),
+    ("<document start>", "this does not belong to the lines above"),
     ("did not find expected", "something before this place was not closed"),
     ("while scanning a quoted scalar", "a quote is not closed, or holds what it cannot hold"),
     ("flow", "a bracket is not closed, or a comma is missing"),
@@ -266,14 +277,16 @@ class _Builder:
         return False
 
     def _alias(self, event: Any, mark: Mark) -> None:
-        self._wrong(mark, f"the alias `*{event.anchor}` — write the value out; specs build on others with `extends`")
+        text = quoted(f"*{event.anchor}")
+        self._wrong(mark, f"the alias {text} — write the value out, or put a pattern in quotes")
         self._put(f"*{event.anchor}", mark)
 
     def _marked(self, event: Any, mark: Mark) -> None:
         if event.anchor is not None:
-            self._wrong(mark, f"the anchor `&{event.anchor}` — write the value where it is needed")
+            self._wrong(mark, f"the anchor {quoted('&' + event.anchor)} — write the value where it is needed")
         if getattr(event, "tag", None) is not None:
-            self._wrong(mark, f"the tag {quoted(str(event.tag))} — specs are plain YAML; remove it")
+            tag = quoted(str(event.tag).replace("tag:yaml.org,2002:", "!!", 1))
+            self._wrong(mark, f"the tag {tag} — specs are plain YAML; remove it")
 
     def _begin(self, values: dict[str, Node] | list[Node], mark: Mark) -> bool:
         if self._expects_key():

@@ -85,12 +85,14 @@ class _Resolver:
         self.located = located
         self.spec = cast(SuiteSpec, located.spec)
         self.errors: list[str] = []
+        # Names of all specs that could be read, right or wrong.
+        self.read: dict[_Part, set[str]] = {part: set() for part in _KIND}
 
     def resolved(self, filters: Mapping[_Part, Sequence[str] | None], seeds: Sequence[int] | None) -> ResolvedSuite:
         declared: dict[_Part, dict[str, Located]] = {part: self._declared(part) for part in _KIND}
         chosen = {part: self._chosen(part, declared[part], filters.get(part)) for part in _KIND}
         everything: dict[_Part, dict[str, Located]] = {part: declared[part] | chosen[part] for part in _KIND}
-        self._note(self._unused_overrides(everything))
+        self._note(self._override_problems())
         chosen_seeds = self._seeds(seeds)
         self._stop_if_wrong()
         names = {part: list(specs) for part, specs in declared.items()}
@@ -123,22 +125,23 @@ class _Resolver:
         entries = self._override(part)
 
         def of(name: str) -> list[Node]:
-            return [entries[key] for key in ("*", name) if key in entries]
+            self.read[part].add(name)
+            return [entries[key].without(*_FIXED) for key in ("*", name) if key in entries]
 
         return of
 
-    def _unused_overrides(self, everything: Mapping[_Part, Mapping[str, Located]]) -> list[Problem]:
+    def _override_problems(self) -> list[Problem]:
+        """Overrides of what the suite does not have, and of keys that say which spec it is."""
         problems: list[Problem] = []
-        for part, specs in everything.items():
+        for part, names in self.read.items():
+            all_read = len(names) >= len(getattr(self.spec, part))
             for name, node in self._override(part).items():
-                if name != "*" and name not in specs:
-                    message = f"no {_KIND[part]} of this suite — {did_you_mean(name, specs)}"
+                if name != "*" and name not in names and all_read:
+                    message = f"no {_KIND[part]} of this suite — {did_you_mean(name, names)}"
                     problems.append(Problem(node.key, node.path, message))
-                problems += [
-                    Problem(below.key, below.path, f"{listed(_FIXED, 'and')} cannot be overridden")
-                    for key, below in node.items()
-                    if key in _FIXED
-                ]
+                fixed = [below for key, below in node.items() if key in _FIXED]
+                message = f"{listed(_FIXED, 'and')} cannot be overridden"
+                problems += [Problem(below.key, below.path, message) for below in fixed]
         return problems
 
     def _declared(self, part: _Part) -> dict[str, Located]:
@@ -147,7 +150,7 @@ class _Resolver:
         for number, reference in enumerate(getattr(self.spec, part)):
             node = self.located.marks.nearest((part, number))
             try:
-                path = spec_file(_KIND[part], reference, node.mark.file.parent)
+                path = spec_file(_KIND[part], reference, self.located.base)
                 located = self._loaded(part, path)
             except SpecError as error:
                 self.errors.append(self._at(node, error))
@@ -177,7 +180,7 @@ class _Resolver:
                 self.errors.append(str(error))
                 continue
             other = chosen.get(located.name) or declared.get(located.name)
-            if other is not None and other.spec.model_dump() != located.spec.model_dump():
+            if other is not None and not located.is_same(other):
                 both = f"{shown(other.path)} and {shown(located.path)}"
                 self.errors.append(f"two specs have the name {quoted(located.name)} ({both}) — give one another name")
             chosen[located.name] = located

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["closest", "did_you_mean", "listed", "quoted"]
+__all__ = ["closest", "did_you_mean", "listed", "printable", "quoted"]
+
+
+def printable(text: str) -> str:
+    """The text on one line: what cannot be printed is written as an escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def quoted(word: str, limit: int = 60) -> str:
     """`word` in backquotes, on one line and not too long."""
-    text = word if len(word) <= limit else word[: limit - 1] + "…"
-    return "`" + "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text) + "`"
+    return f"`{printable(word if len(word) <= limit else word[: limit - 1] + '…')}`"
 
 
 def listed(options: Iterable[str], last: str = "or") -> str:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from layerstate.suite.spec import read
 from layerstate.suite.spec.nodes import plain
 from layerstate.suite.spec.read import MAX_BYTES, read_head, read_node, read_text
 from layerstate.tasks.errors import SpecError
@@ -102,15 +103,23 @@ def test_a_scalar_means_what_yaml_1_2_says(written: str, meant: object) -> None:
         ("a: [1, 2", "1:9", "bracket"),
         ('a: "b', "1:6", "quote"),
         ("a: @b", "1:4", "in quotes"),
+        ("a: *.b", "1:4", "in quotes"),
+        ("*: b", "1:1", "in quotes"),
         ("a: 1\n  b: 2", "2:4", "indent"),
-        ("a: " + "[" * 5000, "1:35", "32 levels deep"),
+        ("a: " + "[" * 200, "1:35", "32 levels deep"),
         ("\n".join(" " * depth + "a:" for depth in range(100)), "33:33", "32 levels deep"),
-        ("a:\n" + "- 1\n" * 20_000, "10002:3", "more than 10000 values"),
+        ("a: [" + "[]," * 20_000, "1:25000", "a line over 25000 characters"),
+        ("a:\n" + "- [,,]\n" * 20_000, "20000:1", "more than 20000 lines"),
     ],
 )
 def test_what_no_spec_needs_is_refused_at_its_place(text: str | bytes, place: str, says: str) -> None:
     found = errors(text)
     assert any(line.startswith(f"spec.yaml:{place}: ") and says in line for line in found), found
+
+
+def test_more_values_than_any_spec_needs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read, "MAX_VALUES", 100)
+    assert errors("a:\n" + "- 1\n" * 101) == ["spec.yaml:102:3: more than 100 values — no spec needs that"]
 
 
 def test_all_errors_of_a_file_come_at_once_in_order() -> None:
@@ -121,6 +130,13 @@ def test_all_errors_of_a_file_come_at_once_in_order() -> None:
 def test_an_alias_bomb_is_refused_without_being_expanded() -> None:
     bomb = "a0: &a0 [x, x]\n" + "".join(f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 9)}]\n" for n in range(30))
     assert len(errors(bomb)) == 31 + 30 * 9
+
+
+def test_an_error_is_one_line_whatever_the_key(tmp_path: Path) -> None:
+    """A key with a Unicode line separator (U+2028) once broke its error in two."""
+    assert errors('"a\u2028b": &x 1\n') == [
+        "spec.yaml:1:8: a\\u2028b: the anchor `&x` — write the value where it is needed"
+    ]
 
 
 def test_marks_are_those_of_keys_and_values() -> None:

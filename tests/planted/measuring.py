@@ -1,0 +1,38 @@
+"""Planted networks as cells, and what the protocols say about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from layerstate.adapters.module import ModuleAdapter
+from layerstate.suite.protocols import CellView, Outcome, Reading, load_protocol
+from layerstate.suite.runner.view import View
+
+from .networks import without_state
+from .task import RunningSum, task_spec
+
+
+def adapter(network: nn.Module, classes: int) -> ModuleAdapter:
+    return ModuleAdapter.from_blocks(network, classes=classes, batch_size=512)
+
+
+def cell(network: nn.Module, classes: int = 2, *, seed: int = 0, **sizes: int) -> CellView:
+    """A planted network as a trained cell; before any training it holds no state."""
+    spec = task_spec(classes, **sizes)
+    untrained = without_state(classes)
+    return View(adapter(network, classes), RunningSum(classes), spec, seed, lambda: adapter(untrained, classes))
+
+
+def outcome(view: CellView, protocol: str, **params: Any) -> Outcome:
+    code = load_protocol(protocol)
+    return code.measure(view, code.params.model_validate(params))
+
+
+def reading(found: Outcome, metric: str, at: Mapping[str, Any] | None = None) -> Reading:
+    """The one reading of a metric at these coordinates."""
+    matches = [each for each in found.readings if each.metric == metric and dict(each.at) == dict(at or {})]
+    assert len(matches) == 1, f"{metric} at {at}: {len(matches)} readings"
+    return matches[0]
