@@ -141,7 +141,7 @@ def make_boards(records: Records) -> list[Board]:
     Returns
     -------
     list of Board
-        By slug; entries are not ranked yet.
+        The largest first; entries are not ranked yet.
     """
     measured = [found for record in records.suites if (found := _validated(record, records.refused)) is not None]
     groups: list[list[Measured]] = []
@@ -155,7 +155,7 @@ def make_boards(records: Records) -> list[Board]:
     names = Counter(group[0].suite.name for group in groups)
     boards = [_board(group, names[group[0].suite.name] > 1, records) for group in groups]
     _name_orphans(measured, records)
-    return sorted(boards, key=lambda board: board.slug)
+    return sorted(boards, key=lambda board: (-len(board.tasks) * len(board.seeds) * len(board.protocols), board.slug))
 
 
 def _validated(record: SuiteRecord, refused: list[Refused]) -> Measured | None:
@@ -290,9 +290,7 @@ def _why_missing(identity: str, cell: CellKey, protocol: str, result: Result | N
 
 def _account(entry: Entry, board: Board) -> None:
     """Count what is there against what the suite asks for, and say why the model cannot be ranked, if so."""
-    asked = [
-        (task, seed, protocol) for task in board.tasks for seed in board.seeds for protocol in board.protocols
-    ]
+    asked = [(task, seed, protocol) for task in board.tasks for seed in board.seeds for protocol in board.protocols]
     entry.asked = len(asked)
     entry.lacks = {key: entry.lacks.get(key, "not measured") for key in asked if key not in entry.results}
     if entry.lacks:
@@ -303,9 +301,9 @@ def _account(entry: Entry, board: Board) -> None:
             low.setdefault(task, []).append(gate)
     for task, gates in low.items():
         values = [gate.value for gate in gates if gate.value is not None]
-        shown = f"{gates[0].metric} {number(min(values), 'share')}" if values else f"{gates[0].metric} has no value"
+        shown = number(min(values), "share") if values else "no value"
         seeds = f" in {len(gates)} of {len(board.seeds)} seeds" if len(board.seeds) > 1 else ""
-        entry.unranked.append(f"Below the gate on {task}{seeds}: {shown}, at least {gates[0].at_least:g} is needed")
+        entry.unranked.append(f"Below the gate on {task}{seeds}: {shown}, needs {gates[0].at_least:g}")
 
 
 def _grouped(lacks: Mapping[Key, str], seeds: int) -> list[str]:

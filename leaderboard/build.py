@@ -162,12 +162,16 @@ def _footer(site: Site) -> str:
     times = sorted(result.provenance.time for result in results)
     said = [f"layerstate {__version__}"]
     if results:
-        said.append(f"{plural(len(results), 'measurement')} made with {', '.join(versions)}, the last on {times[-1][:10]}")
+        said.append(
+            f"{plural(len(results), 'measurement')} made with {', '.join(versions)}, the last on {times[-1][:10]}"
+        )
     return " · ".join(said)
 
 
 def _assets(site: Site) -> dict[str, bytes]:
-    static = {f"static/{path.name}": path.read_bytes() for path in sorted((_HERE / "static").iterdir()) if path.is_file()}
+    static = {
+        f"static/{path.name}": path.read_bytes() for path in sorted((_HERE / "static").iterdir()) if path.is_file()
+    }
     return static | {"static/colours.css": stylesheet(site.inks.values()).encode("ascii")}
 
 
@@ -187,7 +191,9 @@ def _earlier_files(out: Path) -> set[str]:
             ) from error
         raise translated(error, out) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise SiteError(f"{out / MANIFEST} is not the list of a site's files; move {out} away and build again.") from error
+        raise SiteError(
+            f"{out / MANIFEST} is not the list of a site's files; move {out} away and build again."
+        ) from error
     return {name for name in names if _stays_inside(name)}
 
 

@@ -56,7 +56,9 @@ def plain(value: float, unit: str, places: int | None = None) -> Cell:
     return Cell(number(value, unit, places), repr(float(value)))
 
 
-def cell_of(estimate: Estimate | None, places: int | None = None, *, bar: bool = False, absent: str = "not measured") -> Cell:
+def cell_of(
+    estimate: Estimate | None, places: int | None = None, *, bar: bool = False, absent: str = "not measured"
+) -> Cell:
     """The cell of an estimate.
 
     Parameters
@@ -93,7 +95,9 @@ def cell_of(estimate: Estimate | None, places: int | None = None, *, bar: bool =
 
 def bar_of(value: float, low: float | None, high: float | None) -> Bar:
     """A bar on the axis from 0 to 1."""
-    held = [round(100 * min(1.0, max(0.0, end)), 1) for end in (value, *(value if e is None else e for e in (low, high)))]
+    held = [
+        round(100 * min(1.0, max(0.0, end)), 1) for end in (value, *(value if e is None else e for e in (low, high)))
+    ]
     return Bar(*held)
 
 

@@ -197,7 +197,9 @@ def _drawing() -> dict[str, Any]:
         .encode(x=x(), y=y(), detail="line:N", strokeDash=dash, order="x:Q", **look),
         of("points")
         .mark_point(size=34, opacity=1, strokeWidth=1.25)
-        .encode(x=x(), y=y(), stroke=raw(alt.Stroke, "colour"), fill=raw(alt.Fill, "fill"), shape=raw(alt.Shape, "shape")),
+        .encode(
+            x=x(), y=y(), stroke=raw(alt.Stroke, "colour"), fill=raw(alt.Fill, "fill"), shape=raw(alt.Shape, "shape")
+        ),
         of("labels")
         .mark_rule(opacity=0.5, xOffset=4, x2Offset=13)
         .encode(x=right, x2=right, y=y(), y2="place:Q", color=colour),

@@ -110,7 +110,8 @@ def combine(groups: Sequence[Sequence[Metric]], asked: int) -> list[Estimate]:
     numbers = [[metric for metric in group if isinstance(metric.value, float)] for group in groups]
     intervals = _intervals(numbers)
     return [
-        _estimate(group, found, interval, asked) for group, found, interval in zip(groups, numbers, intervals, strict=True)
+        _estimate(group, found, interval, asked)
+        for group, found, interval in zip(groups, numbers, intervals, strict=True)
     ]
 
 
@@ -143,7 +144,8 @@ def _intervals(groups: Sequence[Sequence[Metric]]) -> list[Interval]:
     for seeds in sorted({len(group) for group in groups} - {0, 1}):
         members = [index for index, group in enumerate(groups) if len(group) == seeds]
         values, below, above = (
-            np.array([[end(metric) for metric in groups[index]] for index in members]) for end in (_value, _below, _above)
+            np.array([[end(metric) for metric in groups[index]] for index in members])
+            for end in (_value, _below, _above)
         )
         share, up, down = _resampling(seeds)
         drawn = values @ share + above @ up - below @ down

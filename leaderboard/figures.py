@@ -276,7 +276,9 @@ def _gap_in_words(gap: Estimate | None, ruler: str) -> str:
 
 
 def _clean_accuracy(entry: Entry, board: Board, task: str) -> float | None:
-    found = [entry.results[key].clean_accuracy for key in sorted(entry.results) if key[0] == task and key[2] == "causal"]
+    found = [
+        entry.results[key].clean_accuracy for key in sorted(entry.results) if key[0] == task and key[2] == "causal"
+    ]
     return sum(found) / len(found) if found else None
 
 
@@ -309,5 +311,3 @@ def _powers(first: float, last: float) -> list[tuple[float, str]]:
     """1, 3, 10, 30, … between the first and the last step."""
     steps = [base * 10**power for power in range(10) for base in (1, 3)]
     return [(float(step), f"{step:,}") for step in steps if first * 0.95 <= step <= last * 1.05]
-
-

@@ -109,7 +109,9 @@ def _columns(board: Board) -> list[tuple[Column, _Make]]:
         for task, spec in board.tasks.items():
             train = spec.lengths.train
             label = f"token skill on {task} at the training length {train}"
-            built.append((Column("Behaviour", task, "in", label, "skill"), _metric(task, "behaviour.skill", length=train)))
+            built.append(
+                (Column("Behaviour", task, "in", label, "skill"), _metric(task, "behaviour.skill", length=train))
+            )
             label = f"mean token skill on {task} at longer lengths"
             built.append((Column("Behaviour", task, "out", label, "skill"), _metric(task, "behaviour.ood_skill")))
     if "probe_profile" in board.protocols:
@@ -130,7 +132,9 @@ def _metric(task: str, metric: str, **where: str | int) -> _Make:
     def make(site: Site, board: Board, entry: Entry) -> Cell:
         estimate = site.estimates[entry.identity].get(task, metric, where)
         protocol = metric.partition(".")[0]
-        absent = next((why for key, why in entry.lacks.items() if key[0] == task and key[2] == protocol), "not measured")
+        absent = next(
+            (why for key, why in entry.lacks.items() if key[0] == task and key[2] == protocol), "not measured"
+        )
         is_skill = protocol == "behaviour"
         return cell_of(estimate, 2 if is_skill else None, bar=is_skill, absent=absent)
 
@@ -231,9 +235,7 @@ def _band(trained: list[tuple[float, Estimate]]) -> str:
 def _notes(site: Site, board: Board) -> list[str]:
     """What a reader must know before reading ranks."""
     if len(board.seeds) == 1:
-        covers = (
-            f"One seed ({board.seeds[0]}): intervals cover the choice of sequences only, not what another training run would give."
-        )
+        covers = f"One seed ({board.seeds[0]}): intervals cover the choice of sequences only, not what another training run would give."
     else:
         covers = f"Intervals resample {len(board.seeds)} seeds and whole sequences."
     paired = "by seed and by sequence" if site.rankings[board.identity].paired_by_sequence else "by seed"

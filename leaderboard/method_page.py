@@ -49,7 +49,9 @@ def method_view(site: Site) -> MethodView:
         for name, spec in board.protocols.items():
             used = {r.protocol_version for e in board.entries for key, r in e.results.items() if key[2] == name}
             key = repr((spec, sorted(used)))
-            view = protocols.setdefault(key, ProtocolView(spec, [], sorted(used), dump_yaml(spec.params), first=name not in seen))
+            view = protocols.setdefault(
+                key, ProtocolView(spec, [], sorted(used), dump_yaml(spec.params), first=name not in seen)
+            )
             view.boards.append(board.slug)
             seen.add(name)
     suites = [

@@ -103,9 +103,7 @@ def rank(board: Board) -> Ranking:
         else:
             entry.rank = leader.rank
     board.entries = entries + [entry for entry in board.entries if entry.rank is None]
-    headlines = {
-        identity: Headline(points[identity], *_percentiles(drawn)) for identity, drawn in draws.items()
-    }
+    headlines = {identity: Headline(points[identity], *_percentiles(drawn)) for identity, drawn in draws.items()}
     return Ranking(headlines, differences, board.suite.headline == COUNTED)
 
 

@@ -138,9 +138,7 @@ class _Reader:
     def refuse(self, path: Path, why: str) -> None:
         self.refused.append(Refused(f"{self.label}/{path.relative_to(self.folder).as_posix()}", why))
 
-    def all(
-        self, room: str, pattern: str, kind: type[R], check: Callable[[R, Path], None]
-    ) -> Iterator[tuple[Path, R]]:
+    def all(self, room: str, pattern: str, kind: type[R], check: Callable[[R, Path], None]) -> Iterator[tuple[Path, R]]:
         """Every readable record of a room, in the order of file names."""
         if (self.folder / room).is_symlink():
             self.refuse(self.folder / room, "a link is not followed")

@@ -95,5 +95,3 @@ def _task_pages(boards: Sequence[Board]) -> dict[tuple[str, str], str]:
         for board in boards
         for task in board.tasks
     }
-
-

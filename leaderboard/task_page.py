@@ -16,6 +16,7 @@ from .text import number
 
 __all__ = ["TaskRow", "TaskView", "task_view"]
 
+_WORDS = ("best_site", "causal_site", "shape")
 STRUCTURES = {
     "prefix_update": "each token updates the state",
     "stack": "the state needs a stack",
@@ -44,7 +45,7 @@ class TaskView:
     structure: str
     profiles: list[Figure]
     behaviour: Figure | None
-    columns: list[tuple[str, str]]
+    columns: list[tuple[str, str, bool]]
     rows: list[TaskRow]
     chance: list[tuple[str, str]]
     digests: list[tuple[str, list[str]]]
@@ -64,7 +65,7 @@ def task_view(site: Site, board: Board, name: str) -> TaskView:
         structure=STRUCTURES[task.structure],
         profiles=profiles,
         behaviour=accuracy_of_models(site, board, name),
-        columns=[(title, label) for title, label, _, _ in columns],
+        columns=[(title, label, metric.endswith(_WORDS)) for title, label, metric, _ in columns],
         rows=[_row(site, board, entry, name, columns) for entry in board.entries],
         chance=_chance(board.entries, name),
         digests=_digests(board.entries, name),
@@ -96,9 +97,19 @@ def _columns(board: Board, task: TaskSpec) -> list[_Column]:
     if "causal" in board.protocols:
         means: dict[str, str | int] = {"ruler": "means", "fill": "mean"}
         columns += [
-            ("causal site", "earliest site whose ablation is within reach of the largest effect", "causal.causal_site", means),
+            (
+                "causal site",
+                "earliest site whose ablation is within reach of the largest effect",
+                "causal.causal_site",
+                means,
+            ),
             ("gap", "best site minus causal site, ruler: class means", "causal.gap", means),
-            ("gap, probe", "best site minus causal site, ruler: probe", "causal.gap", {"ruler": "probe", "fill": "zero"}),
+            (
+                "gap, probe",
+                "best site minus causal site, ruler: probe",
+                "causal.gap",
+                {"ruler": "probe", "fill": "zero"},
+            ),
         ]
     return columns
 

@@ -103,7 +103,7 @@ def _close_later(tokens: list[int], start: int, closing: int) -> None:
             level -= 1
         elif token in _CLOSING or token in LAYOUT:
             if room >= 0:
-                tokens[room] = 1
+                tokens[room] = closing
                 return
             tokens[index] = closing
             if token in LAYOUT:

@@ -22,8 +22,9 @@ OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 
 def shared_source() -> str:
-    """A fingerprint of the code that is built into every kernel."""
-    return hashlib.sha256(Path(__file__).with_name("vector_math.py").read_bytes()).hexdigest()
+    """A fingerprint of the code and the options that are built into every kernel."""
+    files = (Path(__file__), Path(__file__).with_name("vector_math.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 class KernelCache(FunctionCache):

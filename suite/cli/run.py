@@ -61,27 +61,20 @@ def _run(plan: Plan, store: Store, pending: list[Pending], workers: int | None, 
     from ..runner.settings import Settings
     from ..runner.threads import limit_new_libraries
 
-    settings = Settings(store.out, "cpu", debugging())
-    if not pending:
-        return run(plan, pending, store, settings, workers=1, listen=lambda _event: None)
     limit_new_libraries()
-    settings = Settings(store.out, _device(device), debugging())
+    if pending and device is Device.CUDA:
+        _expect_cuda()
+    settings = Settings(store.out, device.value, debugging())
     number = min(workers or default_workers(len(pending)), len(pending))
     with shown(len(pending), sys.stderr) as listen:
         return run(plan, pending, store, settings, workers=number, listen=listen)
 
 
-def _device(device: Device) -> str:
-    """cpu or cuda; auto takes cuda where torch finds it."""
-    if device is Device.CPU:
-        return "cpu"
+def _expect_cuda() -> None:
     import torch
 
-    if torch.cuda.is_available():
-        return "cuda"
-    if device is Device.CUDA:
+    if not torch.cuda.is_available():
         raise typer.BadParameter("torch finds no CUDA device here; use --device cpu", param_hint="--device")
-    return "cpu"
 
 
 def _print_end(plan: Plan, folder: Path, summary: Summary) -> None:

@@ -7,6 +7,8 @@ import hashlib
 import warnings
 from pathlib import Path
 
+import torch
+
 from ...adapters import load_weights, save_weights
 from ...adapters.base import Adapter
 from ...tasks.base import Task
@@ -52,6 +54,7 @@ class Worker:
         self._listen = listen
         self._interrupt = interrupt
         self._store = Store(settings.out, self._tell)
+        self._device = resolve_device(settings.device)
         self._conforms: dict[str, str] = {}
 
     def work(self, cell: Cell) -> bool:
@@ -162,7 +165,7 @@ class Worker:
         return View(adapter, task, cell.task_spec, cell.seed, lambda: self._build(cell, task))
 
     def _build(self, cell: Cell, task: Task) -> Adapter:
-        return build_model(cell.model, task, cell.seed, self._settings.device)
+        return build_model(cell.model, task, cell.seed, self._device)
 
     def _expect_conforming(self, cell: Cell, task: Task, adapter: Adapter) -> None:
         """Raise unless the model passes the conformance check; looked at once a model."""
@@ -179,3 +182,10 @@ class Worker:
 
     def _tell(self, text: str) -> None:
         self._listen(Told(text))
+
+
+def resolve_device(device: str) -> str:
+    """The device itself for ``auto``: cuda where torch finds it, else cpu."""
+    if device != "auto":
+        return device
+    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -17,7 +17,7 @@ class Settings:
     out : Path
         The run folder.
     device : str
-        Where models compute: cpu or cuda.
+        Where models compute: cpu, cuda, or auto for cuda where torch finds it.
     debug : bool
         Whether the tracebacks of failures are told.
     save_every : float
@@ -25,6 +25,6 @@ class Settings:
     """
 
     out: Path
-    device: str = "cpu"
+    device: str = "auto"
     debug: bool = False
     save_every: float = 60.0

@@ -300,8 +300,7 @@ class _Cell:
         if not passed and protocol in ("probe_profile", "causal"):
             why = f"behaviour.accuracy at length {self.train} is {self.accuracy:.3f}, below 0.95"
             metrics = [
-                m.model_copy(update={"status": "below_gate", "reason": why}) if m.status == "ok" else m
-                for m in metrics
+                m.model_copy(update={"status": "below_gate", "reason": why}) if m.status == "ok" else m for m in metrics
             ]
         return Result(
             identity=found,
@@ -372,7 +371,9 @@ class _Cell:
                     metrics.append(_metric("probe_profile", "chance", self.chance, at, 0.004, n=self.n))
             skills = profiles["trained"]
             for site, gain in zip(self.sites, skills - profiles["untrained"], strict=True):
-                metrics.append(_metric("probe_profile", "trained_gain", float(gain), {"site": site, "variable": variable}))
+                metrics.append(
+                    _metric("probe_profile", "trained_gain", float(gain), {"site": site, "variable": variable})
+                )
             best = int(np.flatnonzero(skills >= skills.max() - 0.01)[0])
             for on in ("skill", "trained_gain"):
                 at = {"variable": variable, "on": on}
@@ -421,7 +422,16 @@ class _Cell:
         return metrics, {}
 
     def _score(self, _faults: Faults) -> tuple[list[Metric], dict[str, Any]]:
-        return [Metric(metric="score", value=self.far, low=self.far - 0.01, high=self.far + 0.01, unit="points", direction="higher")], {}
+        return [
+            Metric(
+                metric="score",
+                value=self.far,
+                low=self.far - 0.01,
+                high=self.far + 0.01,
+                unit="points",
+                direction="higher",
+            )
+        ], {}
 
     def _guessed(self, length: int) -> Any:
         """The baseline's right positions: the same for all models and seeds."""
@@ -481,5 +491,3 @@ def _metric(
         direction="higher" if protocol == "behaviour" else "none",
         status="undefined" if value is None else "ok",
     )
-
-

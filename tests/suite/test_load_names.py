@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 from layerstate.suite.spec import names
-from layerstate.suite.spec.load import KINDS, builtin_names, find_spec, headings, is_path, list_specs, load_spec
+from layerstate.suite.spec.load import (
+    KINDS,
+    builtin_names,
+    find_spec,
+    headings,
+    is_path,
+    list_specs,
+    load_spec,
+    validate_deep,
+)
 from layerstate.tasks.errors import SpecError
 
 MODEL = """\
@@ -116,6 +125,7 @@ def test_every_built_in_spec_is_right_and_named_as_its_file(kind: names.Kind) ->
     for located in list_specs(kind):
         assert located.name == located.path.stem
         assert located.spec.kind == kind
+        validate_deep(located)
 
 
 @pytest.mark.parametrize("kind", KINDS)
