@@ -26,8 +26,9 @@ _MODEL: TypeAdapter[ReferenceModel | TorchModuleModel] = TypeAdapter(ModelSpec)
 
 @dataclass(slots=True)
 class Measured:
-    """A suite record with its specs as models."""
+    """A suite record with its specs as models, and the number of the folder it stands in."""
 
+    folder: int
     record: SuiteRecord
     suite: SuiteSpec
     tasks: dict[str, TaskSpec]
@@ -77,6 +78,10 @@ class Entry:
     def measured(self) -> int:
         """How many of the measurements that the suite asks for are there."""
         return self.asked - len(self.lacks)
+
+    def why_missing(self, task: str, protocol: str) -> str:
+        """Why there is nothing of the protocol on the task."""
+        return next((why for key, why in self.lacks.items() if (key[0], key[2]) == (task, protocol)), "not measured")
 
     def gates(self) -> dict[tuple[str, int], GateReading]:
         """The gate's reading of every cell that has one."""
@@ -131,7 +136,8 @@ def make_boards(records: Records) -> list[Board]:
     """Sort suites into boards, and results into their models.
 
     Suites of one name are one board if they share the headline, the gate, and the content of every task and protocol
-    that both have. The run with the most measurements a model says what the board asks for.
+    that both have. What the board asks for is said by the first source that has it, there by the run with the most
+    measurements a model; so no later source can ask more of the models before it.
 
     Parameters
     ----------
@@ -143,7 +149,9 @@ def make_boards(records: Records) -> list[Board]:
     list of Board
         The largest first; entries are not ranked yet.
     """
-    measured = [found for record in records.suites if (found := _validated(record, records.refused)) is not None]
+    measured = [
+        found for folder, record in records.suites if (found := _validated(folder, record, records.refused)) is not None
+    ]
     groups: list[list[Measured]] = []
     for found in sorted(measured, key=_by_size):
         for group in groups:
@@ -158,10 +166,11 @@ def make_boards(records: Records) -> list[Board]:
     return sorted(boards, key=lambda board: (-len(board.tasks) * len(board.seeds) * len(board.protocols), board.slug))
 
 
-def _validated(record: SuiteRecord, refused: list[Refused]) -> Measured | None:
+def _validated(folder: int, record: SuiteRecord, refused: list[Refused]) -> Measured | None:
     where = f"suites/{record.suite['name']}-{record.identity}.json"
     try:
         found = Measured(
+            folder,
             record,
             SuiteSpec.model_validate(record.suite),
             {name: TaskSpec.model_validate(spec) for name, spec in record.tasks.items()},
@@ -184,9 +193,9 @@ def _validated(record: SuiteRecord, refused: list[Refused]) -> Measured | None:
     return found
 
 
-def _by_size(found: Measured) -> tuple[int, int, str]:
+def _by_size(found: Measured) -> tuple[int, int, int, str]:
     size = len(found.tasks) * len(found.protocols) * len(found.suite.seeds)
-    return (-size, -len(found.models), found.record.identity)
+    return (found.folder, -size, -len(found.models), found.record.identity)
 
 
 def _joins(found: Measured, lead: Measured) -> bool:

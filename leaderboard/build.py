@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
-from .. import __version__
 from ..suite.runner.files import StoreError, make_folder, translated, write_atomic
 from .boards import Board, Entry
 from .colours import SHAPES, stylesheet
@@ -39,8 +39,8 @@ def build_site(sources: Sequence[Path], out: Path) -> Path:
     sources : sequence of Path
         Folders that `layerstate run` wrote, or folders of such folders.
     out : Path
-        Where the site goes: a new or empty folder, or one that holds an earlier site; of that one, files that the new site
-        does not have are removed.
+        Where the site goes: a new or empty folder, or one with an earlier site, whose files that are no longer made
+        are removed.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def build_site(sources: Sequence[Path], out: Path) -> Path:
     site = make_site(read_records(sources))
     files = _pages(site) | tables(site) | _assets(site)
     listed = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
-    manifest = json.dumps({"layerstate": __version__, "files": listed}, indent=1, ensure_ascii=True) + "\n"
+    manifest = json.dumps({"layerstate": version("layerstate"), "files": listed}, indent=1, ensure_ascii=True) + "\n"
     for name, data in sorted(files.items()):
         make_folder((out / name).parent)
         write_atomic(out / name, data)
@@ -70,7 +70,7 @@ def build_site(sources: Sequence[Path], out: Path) -> Path:
 
 
 def environment() -> jinja2.Environment:
-    """The template environment: everything is escaped, whatever a template is called, and nothing undefined is shown."""
+    """The template environment: values are escaped whatever a template is called, and undefined ones are errors."""
     env = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_HERE / "templates"),
         autoescape=True,
@@ -160,19 +160,18 @@ def _footer(site: Site) -> str:
     results = [r for board in site.boards for entry in board.entries for r in entry.results.values()]
     versions = sorted({result.provenance.layerstate for result in results})
     times = sorted(result.provenance.time for result in results)
-    said = [f"layerstate {__version__}"]
+    said = [f"layerstate {version('layerstate')}"]
     if results:
-        said.append(
-            f"{plural(len(results), 'measurement')} made with {', '.join(versions)}, the last on {times[-1][:10]}"
-        )
+        count = plural(len(results), "measurement")
+        said.append(f"{count} made with {', '.join(versions)}, the last on {times[-1][:10]}")
     return " · ".join(said)
 
 
 def _assets(site: Site) -> dict[str, bytes]:
-    static = {
-        f"static/{path.name}": path.read_bytes() for path in sorted((_HERE / "static").iterdir()) if path.is_file()
+    files = sorted(path for path in (_HERE / "static").iterdir() if path.is_file())
+    return {f"static/{path.name}": path.read_bytes() for path in files} | {
+        "static/colours.css": stylesheet(site.inks.values()).encode("ascii")
     }
-    return static | {"static/colours.css": stylesheet(site.inks.values()).encode("ascii")}
 
 
 def _earlier_files(out: Path) -> set[str]:
@@ -187,7 +186,8 @@ def _earlier_files(out: Path) -> set[str]:
     except OSError as error:
         if isinstance(error, FileNotFoundError):
             raise SiteError(
-                f"{out} is not empty and holds no earlier site; choose another folder, so that nothing in it is overwritten."
+                f"{out} is not empty and holds no earlier site; "
+                "choose another folder, so that nothing in it is overwritten."
             ) from error
         raise translated(error, out) from error
     except (ValueError, KeyError, TypeError) as error:

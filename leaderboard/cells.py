@@ -95,10 +95,8 @@ def cell_of(
 
 def bar_of(value: float, low: float | None, high: float | None) -> Bar:
     """A bar on the axis from 0 to 1."""
-    held = [
-        round(100 * min(1.0, max(0.0, end)), 1) for end in (value, *(value if e is None else e for e in (low, high)))
-    ]
-    return Bar(*held)
+    ends = (value, value if low is None else low, value if high is None else high)
+    return Bar(*(round(100 * min(1.0, max(0.0, end)), 1) for end in ends))
 
 
 def _note(estimate: Estimate) -> str:

@@ -133,7 +133,8 @@ def line_chart(curves: Sequence[Curve], frame: Frame) -> dict[str, Any]:
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Places as near as possible to the wanted ones, in the same order, at least `gap` apart, within `low` and `high`.
 
-    Of equal ones, the first goes highest. Neighbours that would overlap are joined to blocks, and each block sits where its members are wanted on average.
+    Of equal ones, the first goes highest. Neighbours that would overlap are joined to blocks, and each block sits where
+    its members are wanted on average.
     """
     order = sorted(range(len(wanted)), key=lambda index: (wanted[index], -index))
     gap = min(gap, (high - low) / max(1, len(wanted) - 1))
@@ -167,7 +168,7 @@ def _pushed(placed: list[float], gap: float, low: float, high: float) -> list[fl
 def _drawing() -> dict[str, Any]:
     """The layers of every line chart; data come by name, sizes and ranges are filled in by `_fitted`."""
     across, up = alt.Scale(nice=False), alt.Scale(nice=False, zero=False)
-    pixels = {"scale": None, "axis": None}
+    pixels: dict[str, Any] = {"scale": None, "axis": None}
 
     def x(name: str = "x") -> alt.X:
         return alt.X(f"{name}:Q", axis=None, scale=across)
@@ -182,7 +183,7 @@ def _drawing() -> dict[str, Any]:
         return alt.Chart(alt.NamedData(name))
 
     colour, dash = raw(alt.Color, "colour"), raw(alt.StrokeDash, "dash")
-    look = {
+    look: dict[str, Any] = {
         "color": colour,
         "strokeWidth": alt.StrokeWidth("thick:Q", scale=None),
         "opacity": alt.Opacity("opacity:Q", scale=None, legend=None),

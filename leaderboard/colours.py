@@ -1,7 +1,7 @@
 """One visual language for all pages: colour is the architecture family, shape is the structure of the task.
 
 Every model of a site has a colour of its own: the family's hue, in a shade for each further model of the family.
-Colours are CSS variables with a value for light and one for dark pages; all of them reach a contrast of 4.5 on their page.
+Colours are CSS variables with a value for light and one for dark pages; all reach a contrast of 4.5 on their page.
 """
 
 from __future__ import annotations

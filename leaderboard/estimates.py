@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..suite.measure.statistics import DRAWS
 from ..suite.spec.results import Metric, Status
-from .boards import Board, Entry
+from .boards import Entry
 
 __all__ = ["At", "Estimate", "Estimates", "at", "combine"]
 
@@ -32,8 +32,8 @@ class Estimate:
     value : float, str or None
         Mean over the seeds that have a number; a word, or the words with their counts; None where there is none.
     low, high : float or None
-        95 % interval. One seed: the file's own, over sequences. Several: seeds are resampled, and each seed's value moves
-        within its own interval.
+        95 % interval. One seed: the file's own, over sequences. Several: seeds are resampled, and each seed's value
+        moves within its own interval.
     seeds, asked : int
         Seeds that have a value, and seeds that were measured.
     status, reason
@@ -60,7 +60,7 @@ class Estimate:
 class Estimates:
     """All metrics of an entry, looked up by task, protocol, metric and coordinates."""
 
-    def __init__(self, entry: Entry, board: Board) -> None:
+    def __init__(self, entry: Entry) -> None:
         self._found: dict[tuple[str, str], dict[tuple[str, At], list[Metric]]] = {}
         self._seeds: dict[tuple[str, str], int] = {}
         for task, seed, protocol in sorted(entry.results):
@@ -171,7 +171,7 @@ def _above(metric: Metric) -> float:
 
 @cache
 def _resampling(seeds: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """What each seed gives to each draw, (seeds, draws): its share, and how far it moves up and down, in standard errors."""
+    """What each seed gives to each draw, (seeds, draws): its share, and its moves up and down in standard errors."""
     rng = np.random.default_rng(20_240_601)
     chosen = rng.integers(seeds, size=(DRAWS, seeds))
     noise = rng.standard_normal((DRAWS, seeds))

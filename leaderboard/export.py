@@ -124,7 +124,9 @@ def _csv(table: pa.Table) -> bytes:
 
 
 def _harmless(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.replace_substring_regex(column, "^([=+@\t\r-])", "'\\1")
+    guarded = pc.call_function("binary_join_element_wise", [pa.scalar("'"), column, pa.scalar("")])
+    options = pc.MatchSubstringOptions(r"^[=+@\t\r-]")
+    return pc.call_function("if_else", [pc.call_function("match_substring_regex", [column], options), guarded, column])
 
 
 def _json(rows: list[Row], columns: list[str]) -> bytes:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from .boards import Board, Entry
 from .charts import Axis, Curve, Frame, Mark, Point, line_chart
 from .colours import SHAPES
-from .estimates import Estimate
+from .estimates import At, Estimate
 from .site import Site
 from .text import number
 
@@ -106,44 +106,38 @@ def profile_of_model(site: Site, board: Board, entry: Entry, task: str, variable
 
 def causal_of_model(site: Site, board: Board, entry: Entry, task: str) -> Figure | None:
     """What each ruler's ablation leaves, by site: task accuracy, the same after a random ablation, a refitted probe."""
-    sites, estimates, ink = entry.sites(task), site.estimates[entry.identity], site.ink(entry)
-    rulers = list(
-        dict.fromkeys((dict(where)["ruler"], dict(where)["fill"]) for metric, where in estimates.places(task, "causal")
-                      if metric == "drop" and {"ruler", "fill", "site"} == {name for name, _ in where})
-    )  # fmt: skip
-    clean = _clean_accuracy(entry, board, task)
+    sites, estimates = entry.sites(task), site.estimates[entry.identity]
+    rulers = _rulers(estimates.places(task, "causal"))
+    clean = _clean_accuracy(entry, task)
     if not rulers or clean is None:
         return None
-    step = len(sites) + 1
+    step, shape = len(sites) + 1, SHAPES[board.tasks[task].structure]
     curves: list[Curve] = []
     ticks: list[tuple[float, str]] = []
     heads: list[tuple[float, str]] = []
     for group, (ruler, fill) in enumerate(rulers):
         left = group * step
         ticks += [(left + index, short_site(name)) for index, name in enumerate(sites)]
-        heads.append((left + (len(sites) - 1) / 2, f"{str(ruler).replace('_', ' ')}, {fill} fill"))
-        places = [{"site": name, "ruler": ruler, "fill": fill} for name in sites]
-        found = {
-            metric: [estimates.get(task, f"causal.{metric}", place) for place in places]
-            for metric in ("drop", "random_drop", "refit_accuracy")
-        }
-        shape = SHAPES[board.tasks[task].structure]
-        curves.append(Curve("", ink.light, _left(found["random_drop"], clean, left - 0.12), role="control"))
-        curves.append(Curve("", ink.light, _points(found["refit_accuracy"], left + 0.12), role="second", shape=shape))
-        curves.append(Curve("", ink.light, _left(found["drop"], clean, left), shape=shape))
+        heads.append((left + (len(sites) - 1) / 2, f"{_plainly(ruler)}, {fill} fill"))
+        random, refit, drop = (
+            [estimates.get(task, f"causal.{metric}", {"site": name, "ruler": ruler, "fill": fill}) for name in sites]
+            for metric in ("random_drop", "refit_accuracy", "drop")
+        )
+        colour = site.ink(entry).light
+        curves.append(Curve("", colour, _left(random, clean, left - 0.12), role="control"))
+        curves.append(Curve("", colour, _points(refit, left + 0.12), role="second", shape=shape))
+        curves.append(Curve("", colour, _left(drop, clean, left), shape=shape))
     chance = _chance(entry, task, board.tasks[task].lengths.train)
     low = min([chance, *(max(0.0, p.value) for curve in curves for p in curve.points)])
-    end = len(rulers) * step - 1.5
     frame = Frame(
-        Axis(-0.6, end, ticks, "site ablated"),
+        Axis(-0.6, len(rulers) * step - 1.5, ticks, "site ablated"),
         _share_axis(low, "accuracy left after the ablation"),
         width=max(300, 30 * len(rulers) * step),
-        height=170,
         marks=(Mark(clean, "intact", strong=True), Mark(chance, "chance")),
         headings=heads,
     )
     text = f"Accuracy left on {task} after ablating each site of {entry.model.title}, for {len(rulers)} rulers."
-    gaps = [_gap_in_words(estimates.get(task, "causal.gap", {"ruler": r, "fill": f}), str(r)) for r, f in rulers]
+    gaps = [_gap_in_words(estimates.get(task, "causal.gap", {"ruler": r, "fill": f}), r) for r, f in rulers]
     return Figure(task, site.draw(line_chart(curves, frame), text), " · ".join(gap for gap in gaps if gap), shape)
 
 
@@ -266,19 +260,31 @@ def _site_marks(best: Estimate | None, causal: Estimate | None) -> list[Mark]:
     return marks + ([Mark(at_causal, "causal", upright=True)] if at_causal is not None else [])
 
 
+def _rulers(places: Sequence[tuple[str, At]]) -> list[tuple[str, str]]:
+    """Rulers and their fills, in the order of the files."""
+    found: dict[tuple[str, str], None] = {}
+    for metric, where in places:
+        named = {name: str(value) for name, value in where}
+        if metric == "drop" and named.keys() == {"ruler", "fill", "site"}:
+            found.setdefault((named["ruler"], named["fill"]))
+    return list(found)
+
+
+def _plainly(word: str) -> str:
+    return word.replace("_", " ")
+
+
 def _gap_in_words(gap: Estimate | None, ruler: str) -> str:
     if gap is None:
         return ""
-    name = ruler.replace("_", " ")
     if gap.number is None:
-        return f"gap by {name}: none ({(gap.reason or gap.status).replace('_', ' ')})"
-    return f"gap by {name}: {number(gap.number, 'sites')}"
+        return f"gap by {_plainly(ruler)}: none ({_plainly(gap.reason or gap.status)})"
+    return f"gap by {_plainly(ruler)}: {number(gap.number, 'sites')}"
 
 
-def _clean_accuracy(entry: Entry, board: Board, task: str) -> float | None:
-    found = [
-        entry.results[key].clean_accuracy for key in sorted(entry.results) if key[0] == task and key[2] == "causal"
-    ]
+def _clean_accuracy(entry: Entry, task: str) -> float | None:
+    keys = [key for key in sorted(entry.results) if (key[0], key[2]) == (task, "causal")]
+    found = [entry.results[key].clean_accuracy for key in keys]
     return sum(found) / len(found) if found else None
 
 

@@ -108,12 +108,10 @@ def _columns(board: Board) -> list[tuple[Column, _Make]]:
     if "behaviour" in board.protocols:
         for task, spec in board.tasks.items():
             train = spec.lengths.train
-            label = f"token skill on {task} at the training length {train}"
-            built.append(
-                (Column("Behaviour", task, "in", label, "skill"), _metric(task, "behaviour.skill", length=train))
-            )
-            label = f"mean token skill on {task} at longer lengths"
-            built.append((Column("Behaviour", task, "out", label, "skill"), _metric(task, "behaviour.ood_skill")))
+            within = Column("Behaviour", task, "in", f"token skill on {task} at the training length {train}", "skill")
+            beyond = Column("Behaviour", task, "out", f"mean token skill on {task} at longer lengths", "skill")
+            built.append((within, _metric(task, "behaviour.skill", length=train)))
+            built.append((beyond, _metric(task, "behaviour.ood_skill")))
     if "probe_profile" in board.protocols:
         for task, spec in board.tasks.items():
             label = f"probe skill for {spec.target} by site on {task}; sorts by best site"
@@ -129,12 +127,10 @@ def _columns(board: Board) -> list[tuple[Column, _Make]]:
 
 
 def _metric(task: str, metric: str, **where: str | int) -> _Make:
-    def make(site: Site, board: Board, entry: Entry) -> Cell:
+    def make(site: Site, _board: Board, entry: Entry) -> Cell:
         estimate = site.estimates[entry.identity].get(task, metric, where)
         protocol = metric.partition(".")[0]
-        absent = next(
-            (why for key, why in entry.lacks.items() if key[0] == task and key[2] == protocol), "not measured"
-        )
+        absent = entry.why_missing(task, protocol)
         is_skill = protocol == "behaviour"
         return cell_of(estimate, 2 if is_skill else None, bar=is_skill, absent=absent)
 
@@ -159,7 +155,7 @@ def _headline_by_task(site: Site, board: Board, entry: Entry) -> list[Estimate |
     return [site.estimates[entry.identity].get(task, board.suite.headline) for task in board.tasks]
 
 
-def _gate(site: Site, board: Board, entry: Entry) -> Cell:
+def _gate(_site: Site, board: Board, entry: Entry) -> Cell:
     gates = entry.gates()
     if not gates:
         return missing("no cell was measured")
@@ -235,7 +231,10 @@ def _band(trained: list[tuple[float, Estimate]]) -> str:
 def _notes(site: Site, board: Board) -> list[str]:
     """What a reader must know before reading ranks."""
     if len(board.seeds) == 1:
-        covers = f"One seed ({board.seeds[0]}): intervals cover the choice of sequences only, not what another training run would give."
+        covers = (
+            f"One seed ({board.seeds[0]}): intervals cover the choice of sequences only, "
+            "not what another training run would give."
+        )
     else:
         covers = f"Intervals resample {len(board.seeds)} seeds and whole sequences."
     paired = "by seed and by sequence" if site.rankings[board.identity].paired_by_sequence else "by seed"

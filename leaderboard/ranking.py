@@ -1,8 +1,8 @@
 """Ranks from paired differences: two models are told apart only if the interval of their difference excludes 0.
 
-The headline is a mean over tasks of a mean over seeds. For `behaviour.ood_skill` result files carry the right positions of
-every sequence, so seeds and whole sequences are resampled, with one set of draws for all models: that is what pairs them by
-seed and by sequence. All seeds and models are measured on the same sequences, so one draw of sequences serves them all.
+The headline is a mean over tasks of a mean over seeds. For `behaviour.ood_skill` result files carry the right positions
+of every sequence, so seeds and whole sequences are resampled, with one set of draws for all models: that is what pairs
+them by seed and by sequence. All are measured on the same sequences, so one draw of sequences serves them all.
 """
 
 from __future__ import annotations
@@ -85,17 +85,8 @@ def rank(board: Board) -> Ranking:
             entry.unranked.append(f"The board ranks by {board.suite.headline}, and {protocol} was not run")
     samples = _counted_samples(board) if board.suite.headline == COUNTED else _metric_samples(board)
     entries = [entry for entry in board.entries if entry.identity in samples]
-    points = {entry.identity: samples[entry.identity][0] for entry in entries}
-    draws = {entry.identity: samples[entry.identity][1] for entry in entries}
-    entries.sort(key=lambda entry: (-points[entry.identity], entry.name, entry.identity))
-    differences = {
-        (one.identity, other.identity): _difference(
-            points[one.identity] - points[other.identity], draws[one.identity] - draws[other.identity]
-        )
-        for one in entries
-        for other in entries
-        if one is not other
-    }
+    entries.sort(key=lambda entry: (-samples[entry.identity][0], entry.name, entry.identity))
+    differences = _differences([(entry.identity, *samples[entry.identity]) for entry in entries])
     leader: Entry | None = None
     for place, entry in enumerate(entries, start=1):
         if leader is None or differences[leader.identity, entry.identity].tells_apart:
@@ -103,17 +94,29 @@ def rank(board: Board) -> Ranking:
         else:
             entry.rank = leader.rank
     board.entries = entries + [entry for entry in board.entries if entry.rank is None]
-    headlines = {identity: Headline(points[identity], *_percentiles(drawn)) for identity, drawn in draws.items()}
+    headlines = {
+        identity: Headline(point, *_ends(drawn[None])[0].tolist()) for identity, (point, drawn) in samples.items()
+    }
     return Ranking(headlines, differences, board.suite.headline == COUNTED)
 
 
-def _difference(value: float, drawn: NDArray[np.float64]) -> Difference:
-    return Difference(value, *_percentiles(drawn))
+def _differences(models: Sequence[tuple[str, float, NDArray[np.float64]]]) -> dict[tuple[str, str], Difference]:
+    """Every model minus every other, from their values and draws."""
+    found: dict[tuple[str, str], Difference] = {}
+    draws = np.array([drawn for _, _, drawn in models])
+    for index, (one, value, drawn) in enumerate(models):
+        later = models[index + 1 :]
+        for (other, minus, _), (low, high) in zip(later, _ends(drawn - draws[index + 1 :]).tolist(), strict=True):
+            found[one, other] = Difference(value - minus, low, high)
+            found[other, one] = Difference(minus - value, -high, -low)
+    return found
 
 
-def _percentiles(drawn: NDArray[np.float64]) -> tuple[float, float]:
-    low, high = np.percentile(drawn, (2.5, 97.5))
-    return float(low), float(high)
+def _ends(draws: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The 95 % percentile interval of each row, (rows, 2)."""
+    count = draws.shape[1]
+    ends = [round(0.025 * count), count - 1 - round(0.025 * count)]
+    return np.partition(draws, ends, axis=1)[:, ends]
 
 
 # The headline from per-sequence counts
@@ -121,7 +124,7 @@ def _percentiles(drawn: NDArray[np.float64]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """Right positions of every sequence at one length, by seed, (seeds, n); the baseline's, (n,); positions a sequence."""
+    """Right positions at one length: of every seed and sequence, (seeds, n), and of the baseline, (n,)."""
 
     right: NDArray[np.int64]
     guessed: NDArray[np.int64]
@@ -242,7 +245,7 @@ def _seed_shares(rng: np.random.Generator, seeds: int) -> NDArray[np.float64]:
 
 
 def _metric_samples(board: Board) -> dict[str, tuple[float, NDArray[np.float64]]]:
-    """Headline and draws of a metric without counts: paired by seed; within a seed, each value moves in its interval."""
+    """Headline and draws of a metric without counts: paired by seed; a seed's value moves within its interval."""
     protocol, _, name = board.suite.headline.partition(".")
     found: dict[str, tuple[float, NDArray[np.float64]]] = {}
     for entry in board.entries:

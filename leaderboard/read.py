@@ -52,15 +52,15 @@ class Records:
 
     Attributes
     ----------
-    suites : list of SuiteRecord
-        In the order of the sources.
+    suites : list of (int, SuiteRecord)
+        With the number of the folder they stand in, in the order of the sources.
     results, cells, failures : dict
         By identity of the measurement, or of the cell.
     refused : list of Refused
         Files that are not used.
     """
 
-    suites: list[SuiteRecord] = field(default_factory=list[SuiteRecord])
+    suites: list[tuple[int, SuiteRecord]] = field(default_factory=list[tuple[int, SuiteRecord]])
     results: dict[str, Result] = field(default_factory=dict[str, Result])
     cells: dict[str, CellRecord] = field(default_factory=dict[str, CellRecord])
     failures: dict[str, CellFailures] = field(default_factory=dict[str, CellFailures])
@@ -90,9 +90,8 @@ def read_records(sources: Sequence[Path]) -> Records:
         If a source is not a folder, or none holds a suite.
     """
     records = Records()
-    for source in sources:
-        for folder in _run_folders(source):
-            _read_folder(folder, records)
+    for number, folder in enumerate(folder for source in sources for folder in _run_folders(source)):
+        _read_folder(folder, number, records)
     if not records.suites:
         shown = ", ".join(str(source) for source in sources) or "no folder"
         why = "".join(f" {refused.where}: {refused.why}." for refused in records.refused[:3])
@@ -111,14 +110,14 @@ def _run_folders(source: Path) -> list[Path]:
     return [child for child in sorted(source.iterdir()) if not child.is_symlink() and (child / "suites").is_dir()]
 
 
-def _read_folder(folder: Path, records: Records) -> None:
+def _read_folder(folder: Path, number: int, records: Records) -> None:
     label = folder.resolve().name
     reader = _Reader(folder, label, records.refused)
     for path, suite in reader.all("suites", "*.json", SuiteRecord, _check_suite):
         if path.name != f"{suite.suite['name']}-{suite.identity}.json":
             reader.refuse(path, f"it holds the suite {suite.suite['name']}-{suite.identity}")
         else:
-            records.suites.append(suite)
+            records.suites.append((number, suite))
     for path, result in reader.all("results", "*.json", Result, _check_result):
         known = records.results.setdefault(result.identity, result)
         if known is not result and _numbers(known) != _numbers(result):

@@ -1,7 +1,7 @@
-"""From a Vega-Lite chart to an inline SVG that follows the page: its colours are CSS variables, its text is the page's.
+"""From a Vega-Lite chart to an inline SVG that follows the page: colours are CSS variables, text is the page's.
 
-The same chart gives the same bytes: what the renderer numbers by itself is left out, coordinates are rounded, and only known
-elements and attributes are kept.
+The same chart gives the same bytes: what the renderer numbers by itself is left out, coordinates are rounded, and only
+known elements and attributes are kept.
 """
 
 from __future__ import annotations

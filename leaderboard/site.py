@@ -10,7 +10,7 @@ from .boards import Board, Entry, make_boards
 from .colours import LIGHT, Ink, assign_inks
 from .estimates import Estimates
 from .ranking import Ranking, rank
-from .read import Records, Refused
+from .read import Records, Refused, SiteError
 from .render import Renderer
 
 __all__ = ["Site", "make_site"]
@@ -60,7 +60,10 @@ class Site:
 def make_site(records: Records) -> Site:
     """Sort, estimate and rank what was read."""
     boards = make_boards(records)
-    estimates = {entry.identity: Estimates(entry, board) for board in boards for entry in board.entries}
+    if not boards:
+        why = "; ".join(f"{refused.where}: {refused.why}" for refused in records.refused[:3])
+        raise SiteError(f"No suite in the sources can be shown. {why}")
+    estimates = {entry.identity: Estimates(entry) for board in boards for entry in board.entries}
     rankings = {board.identity: rank(board) for board in boards}
     inks = assign_inks((entry.name, entry.family) for board in boards for entry in board.entries)
     variables = {ink.light: ink.css for ink in inks.values()}

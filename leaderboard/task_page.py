@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..suite.spec.dump import dump_yaml, resolved_values
 from ..suite.spec.schema import TaskSpec
 from .boards import Board, Entry
-from .cells import Cell, cell_of, missing
+from .cells import Cell, cell_of
 from .colours import SHAPES, Ink
 from .figures import Figure, accuracy_of_models, profile_of_models
 from .site import Site
@@ -66,7 +66,7 @@ def task_view(site: Site, board: Board, name: str) -> TaskView:
         profiles=profiles,
         behaviour=accuracy_of_models(site, board, name),
         columns=[(title, label, metric.endswith(_WORDS)) for title, label, metric, _ in columns],
-        rows=[_row(site, board, entry, name, columns) for entry in board.entries],
+        rows=[_row(site, entry, name, columns) for entry in board.entries],
         chance=_chance(board.entries, name),
         digests=_digests(board.entries, name),
         spec=dump_yaml(resolved_values(task)),
@@ -99,7 +99,7 @@ def _columns(board: Board, task: TaskSpec) -> list[_Column]:
         columns += [
             (
                 "causal site",
-                "earliest site whose ablation is within reach of the largest effect",
+                "earliest site whose effect is within reach of the largest",
                 "causal.causal_site",
                 means,
             ),
@@ -114,14 +114,12 @@ def _columns(board: Board, task: TaskSpec) -> list[_Column]:
     return columns
 
 
-def _row(site: Site, board: Board, entry: Entry, task: str, columns: Sequence[_Column]) -> TaskRow:
+def _row(site: Site, entry: Entry, task: str, columns: Sequence[_Column]) -> TaskRow:
     estimates = site.estimates[entry.identity]
     cells: list[Cell] = []
     for _, _, metric, where in columns:
         protocol = metric.partition(".")[0]
-        why = next((why for key, why in entry.lacks.items() if key[0] == task and key[2] == protocol), None)
-        found = estimates.get(task, metric, where)
-        cells.append(missing(why) if found is None and why else cell_of(found))
+        cells.append(cell_of(estimates.get(task, metric, where), absent=entry.why_missing(task, protocol)))
     return TaskRow(entry.model.title, site.model_page(entry), site.ink(entry), entry.rank is not None, cells)
 
 
@@ -136,7 +134,7 @@ def _chance(entries: Sequence[Entry], task: str) -> list[tuple[str, str]]:
 
 
 def _digests(entries: Sequence[Entry], task: str) -> list[tuple[str, list[str]]]:
-    """Split and length to the digests of the data that were used; more than one means that models are not comparable."""
+    """Split and length to the digests of the data that were used; more than one: models were measured on other data."""
     found: dict[str, set[str]] = {}
     for entry in entries:
         for (name, _, _), result in entry.results.items():

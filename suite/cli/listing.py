@@ -26,7 +26,8 @@ def list_(
     ] = None,
 ) -> None:
     """List what is built in."""
-    from ..spec.load import KINDS, headings
+    from ..spec.headings import headings
+    from ..spec.names import KINDS
 
     kinds = {kind if kind == "claims" else f"{kind}s": kind for kind in KINDS}
     for plural in [what.value] if what else [each.value for each in What]:

@@ -61,10 +61,12 @@ def _run(plan: Plan, store: Store, pending: list[Pending], workers: int | None, 
     from ..runner.settings import Settings
     from ..runner.threads import limit_new_libraries
 
-    limit_new_libraries()
-    if pending and device is Device.CUDA:
-        _expect_cuda()
     settings = Settings(store.out, device.value, debugging())
+    if not pending:
+        return run(plan, pending, store, settings, workers=1, listen=lambda _event: None)
+    limit_new_libraries()
+    if device is Device.CUDA:
+        _expect_cuda()
     number = min(workers or default_workers(len(pending)), len(pending))
     with shown(len(pending), sys.stderr) as listen:
         return run(plan, pending, store, settings, workers=number, listen=listen)

@@ -5,7 +5,8 @@ Shape suffixes: N samples, D width, C classes, B sequences, L length.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,6 +21,9 @@ Float = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int = NDArray[np.int64]
 Scale = Literal["site", "per_feature"]
+
+_ROUNDING_VARIANCE = 1e-12
+"""The variance of float32 rounding, as a share of the largest variance of a direction."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +120,11 @@ def fit_probe(h_ND: Float, y_N: Int, settings: ProbeSettings) -> Probe:
         raise ValueError(f"a probe needs two classes; the sample holds {labels.tolist()} alone")
     mean_D, scale_D = _scaling(h_ND, settings.scale)
     x_ND = ((h_ND - mean_D.astype(np.float32)) / scale_D.astype(np.float32)).astype(np.float32, copy=False)
+    varying_KD = _varying_directions(x_ND)
     solve = _solve_with_sklearn if settings.solver == "sklearn" else _solve
-    weights_CD, intercept_C, gradient = solve(x_ND, dense_N.astype(np.int64), len(labels), settings)
+    x_NK = x_ND @ varying_KD.T.astype(np.float32)
+    weights_CK, intercept_C, gradient = solve(x_NK, dense_N.astype(np.int64), len(labels), settings)
+    weights_CD = weights_CK @ varying_KD
     return Probe(labels, weights_CD, intercept_C, mean_D, scale_D, gradient <= settings.tolerance, gradient)
 
 
@@ -150,6 +157,18 @@ def _scaling(h_ND: Float, mode: Scale) -> tuple[Float64, Float64]:
     return mean_D, np.where(dead_D | (deviation_D == 0), 1.0, deviation_D)
 
 
+def _varying_directions(x_ND: Float) -> Float64:
+    """An orthonormal basis (K, D) of the directions in which the features vary by more than float32 rounding.
+
+    The optimum lies in their span, and a rotation leaves the penalty as it is: fitting there is the same problem. What
+    is left out is the rounding that an ablation leaves behind, which holds no state a model could use.
+    """
+    x64_ND = x_ND.astype(np.float64)
+    variance_D, directions_DD = np.linalg.eigh(x64_ND.T @ x64_ND)
+    varying_D = variance_D > _ROUNDING_VARIANCE * variance_D[-1]
+    return directions_DD.T[varying_D]
+
+
 def _solve(x_ND: Float, y_N: Int, classes: int, settings: ProbeSettings) -> tuple[Float64, Float64, float]:
     fit = fit_softmax(
         x_ND,
@@ -163,16 +182,15 @@ def _solve(x_ND: Float, y_N: Int, classes: int, settings: ProbeSettings) -> tupl
 
 
 def _solve_with_sklearn(x_ND: Float, y_N: Int, classes: int, settings: ProbeSettings) -> tuple[Float64, Float64, float]:
-    import warnings
-
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-
-    model: Any = LogisticRegression(C=settings.strength, tol=settings.tolerance, max_iter=settings.max_iterations)
-    fit: Callable[..., Any] = model.fit
+    # Imported where it is used, and without types: scikit-learn has none.
+    linear_model: Any = importlib.import_module("sklearn.linear_model")
+    exceptions: Any = importlib.import_module("sklearn.exceptions")
+    model = linear_model.LogisticRegression(
+        C=settings.strength, tol=settings.tolerance, max_iter=settings.max_iterations
+    )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        fit(x_ND.astype(np.float64), y_N)
+        warnings.simplefilter("ignore", exceptions.ConvergenceWarning)
+        model.fit(x_ND.astype(np.float64), y_N)
     weights_CD = np.asarray(model.coef_, np.float64)
     intercept_C = np.asarray(model.intercept_, np.float64)
     if classes == 2:  # one vector for the second class: split it evenly, as a softmax would have it

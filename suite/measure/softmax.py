@@ -148,7 +148,8 @@ class _Hessian:
     def precondition(self, gradient_CD: Float64) -> Float64:
         """The inverse of the blocks times a gradient, without a part common to all classes, which changes nothing."""
         solved_CD = (self._inverse_CDD @ gradient_CD[:, :, None])[:, :, 0]
-        return solved_CD - solved_CD.mean(axis=0)
+        centred_CD: Float64 = solved_CD - solved_CD.mean(axis=0)
+        return centred_CD
 
     def _inverse_block(self, share_N: Float32) -> Float64:
         weight_N = share_N * (1.0 - share_N)
@@ -159,10 +160,10 @@ class _Hessian:
         root_N1 = np.sqrt(weight_N[chosen])[:, None]
         weighted_ND = self._x_ND[chosen] * root_N1
         scale = total / (self._n * max(float((root_N1**2).sum(dtype=np.float64)), 1e-30))
-        block_DD = (weighted_ND.T @ weighted_ND).astype(np.float64) * scale
+        block_DD: Float64 = (weighted_ND.T @ weighted_ND).astype(np.float64) * scale
         # The intercept has no ridge of its own; a little keeps its block invertible.
         block_DD[np.diag_indices_from(block_DD)] += self._ridge_D + 1e-9
-        return np.linalg.inv(block_DD)
+        return np.linalg.inv(block_DD).astype(np.float64, copy=False)
 
 
 def _minimise(problem: _Problem, tolerance: float, max_iterations: int) -> tuple[Float64, float, int]:

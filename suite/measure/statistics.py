@@ -6,6 +6,7 @@ bootstrap); over several seeds both levels are resampled. Everything here is a p
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ __all__ = [
     "Interval",
     "Resamples",
     "SignFlip",
+    "expanded_level",
     "hierarchical_means",
     "percentile_interval",
     "sign_flip_test",
@@ -90,7 +92,7 @@ def percentile_interval(
         Values at which an interval of no width is right: nothing varied because nothing could. Anywhere else an
         interval of no width would claim certainty where there is only no information, and none is given.
     level : float
-        Its nominal coverage.
+        Its nominal coverage; see `expanded_level` for few units.
     """
     if not math.isfinite(value):
         return Interval(None, None, "no value")
@@ -105,6 +107,20 @@ def percentile_interval(
     return Interval(float(low), float(high))
 
 
+def expanded_level(units: int, level: float = 0.95) -> float:
+    """The level at which a percentile interval of few units covers about as often as a t interval would.
+
+    Percentile intervals of n units are too narrow by √((n−1)/n), and use the normal where t belongs: with five seeds
+    they cover in about 84 % of runs instead of 95 %. Source: Hesterberg 2015, The American Statistician 69 (4), 3.3.
+    """
+    # Imported where it is used, and without types: SciPy has none.
+    stats: Any = importlib.import_module("scipy.stats")
+    if units < 2:
+        raise ValueError("one unit has no spread to estimate")
+    quantile = math.sqrt(units / (units - 1)) * float(stats.t.ppf((1 + level) / 2, units - 1))
+    return float(2 * stats.norm.cdf(quantile) - 1)
+
+
 def hierarchical_means(
     values: Sequence[NDArray[Any]], rng: np.random.Generator, *, shared: bool, draws: int = DRAWS
 ) -> Float64:
@@ -115,32 +131,31 @@ def hierarchical_means(
     Parameters
     ----------
     values : sequence of arrays (n, …)
-        One array a seed, with per-sequence values; several columns are resampled together, so that they stay paired.
+        One array a seed, with per-sequence values, as many sequences each; several columns are resampled together, so
+        that they stay paired.
     rng : numpy Generator
         Source of the draws.
     shared : bool
         True where all seeds were measured on the same sequences: then one resample of sequences serves all seeds of a
-        draw, and what the sequences' choice does to all seeds at once is counted in full.
+        draw, and what the choice of sequences does to all seeds at once is counted in full.
     draws : int
         Number of resamples.
     """
-    seeds = len(values)
-    sizes = {len(array) for array in values}
-    if shared and len(sizes) > 1:
-        raise ValueError(f"shared sequences need the same number a seed, not {sorted(sizes)}")
+    sizes = sorted({len(array) for array in values})
+    if len(sizes) != 1:
+        raise ValueError(f"every seed needs the same number of sequences; found {sizes or 'no seed'}")
+    seeds, n = len(values), sizes[0]
+    columns = [np.asarray(array, np.float32).reshape(n, -1) for array in values]
+    wide = np.concatenate(columns, axis=1)
     chosen = rng.integers(seeds, size=(draws, seeds))
-    columns = [np.asarray(array, np.float32).reshape(len(array), -1) for array in values]
     result = np.empty((draws, seeds, columns[0].shape[1]))
-    if shared:
-        weights = _multiplicities(len(columns[0]), draws, rng)
-        by_seed = np.stack([weights @ column for column in columns], axis=1) / len(columns[0])
-        result[:] = np.take_along_axis(by_seed, chosen[:, :, None], axis=1)
-    else:
-        for slot in range(seeds):
-            for seed, column in enumerate(columns):
-                rows = np.flatnonzero(chosen[:, slot] == seed)
-                result[rows, slot] = _multiplicities(len(column), len(rows), rng) @ column / len(column)
-    return result.reshape(draws, seeds, *np.shape(values[0])[1:])
+    weights = _multiplicities(n, draws, rng)
+    for slot in range(seeds):
+        if slot and not shared:
+            weights = _multiplicities(n, draws, rng)
+        by_seed = (weights @ wide).reshape(draws, seeds, -1)
+        result[:, slot] = np.take_along_axis(by_seed, chosen[:, slot, None, None], axis=1)[:, 0]
+    return result.reshape(draws, seeds, *np.shape(values[0])[1:]) / n
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    import torch
+
     from ...adapters.base import Edit
 
 __all__ = ["ablate", "ablation_edit", "class_mean_directions", "projector", "random_basis", "span"]
@@ -23,21 +25,10 @@ RELATIVE_TOLERANCE = 1e-5
 """Singular values below this share of the largest are rounding, so that C classes give C-1 directions."""
 
 
-def span(vectors_MD: Float64, *, floor: float = 0.0) -> Float64:
-    """An orthonormal basis (K, D) of the span of the rows.
-
-    Parameters
-    ----------
-    vectors_MD : array (M, D)
-        Finite vectors.
-    floor : float
-        Where the largest singular value is no larger, the vectors are taken for rounding and the basis is empty.
-    """
+def span(vectors_MD: Float64) -> Float64:
+    """An orthonormal basis (K, D) of the span of finite vectors (M, D); empty where all are zero."""
     _, values_K, basis_KD = np.linalg.svd(np.asarray(vectors_MD, np.float64), full_matrices=False)
-    largest = float(values_K.max(initial=0.0))
-    if largest <= floor:
-        return basis_KD[:0]
-    return basis_KD[values_K > RELATIVE_TOLERANCE * largest]
+    return basis_KD[values_K > RELATIVE_TOLERANCE * values_K.max(initial=0.0)]
 
 
 def class_mean_directions(h_ND: Float, y_N: Int) -> Float64:
@@ -61,19 +52,17 @@ def projector(basis_KD: Float64) -> Float64:
 
 def ablate(activations: Float, basis_KD: Float64, fill_D: Float64) -> Float:
     """h − P(h − m): activations (…, D) whose part inside the basis is that of the fill."""
-    basis32_KD = basis_KD.astype(np.float32)
-    return activations - ((activations - fill_D.astype(np.float32)) @ basis32_KD.T) @ basis32_KD
+    basis32_KD, fill32_D = basis_KD.astype(np.float32), fill_D.astype(np.float32)
+    return (activations - ((activations - fill32_D) @ basis32_KD.T) @ basis32_KD).astype(np.float32, copy=False)
 
 
 def ablation_edit(basis_KD: Float64, fill_D: Float64) -> Edit:
     """`ablate` as an edit of a running model, in the activations' own dtype and on their device."""
 
     def edit(h_BLD: torch.Tensor) -> torch.Tensor:
-        basis = h_BLD.new_tensor(basis_KD)
-        return h_BLD - ((h_BLD - h_BLD.new_tensor(fill_D)) @ basis.T) @ basis
+        # float32 at least: in half precision the projector would not be one.
+        wide_BLD = h_BLD.float()
+        part_BLK = (wide_BLD - wide_BLD.new_tensor(fill_D)) @ wide_BLD.new_tensor(basis_KD).T
+        return (wide_BLD - part_BLK @ wide_BLD.new_tensor(basis_KD)).to(h_BLD.dtype)
 
     return edit
-
-
-if TYPE_CHECKING:
-    import torch

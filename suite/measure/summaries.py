@@ -5,13 +5,12 @@ S sites, ``embed`` first. A leading axis may hold bootstrap resamples.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Shape", "best_site", "causal_gap", "early_share", "expected_site", "late_share", "shape", "tie_set"]
+__all__ = ["Shape", "best_site", "early_share", "expected_site", "late_share", "shape", "tie_set"]
 
 Float64 = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -48,9 +47,8 @@ def expected_site(skill: Float64) -> Float64:
     reached = np.maximum.accumulate(np.maximum(skill, 0.0), axis=-1)
     gain = np.diff(reached, axis=-1, prepend=0.0)
     total = gain.sum(axis=-1)
-    sites = np.arange(skill.shape[-1])
-    mean = (gain * sites).sum(axis=-1) / np.where(total > 0, total, np.nan)
-    return mean / (skill.shape[-1] - 1)
+    depth = skill.shape[-1] - 1
+    return (gain * np.linspace(0.0, 1.0, depth + 1)).sum(axis=-1) / np.where(total > 0, total, np.nan)
 
 
 def shape(skill: Float64, *, unreadable_below: float, early_from: float, late_from: float) -> Shape:
@@ -66,12 +64,6 @@ def shape(skill: Float64, *, unreadable_below: float, early_from: float, late_fr
     if float(late_share(skill)) >= late_from:
         return "late"
     return "gradual"
-
-
-def causal_gap(best: Int, causal: Int, sites: Sequence[str]) -> tuple[Int, Float64]:
-    """best − causal, in sites and as a share of the depth S−1."""
-    gap = best - causal
-    return gap, gap / (len(sites) - 1)
 
 
 def _over_largest(part: Float64, skill: Float64) -> Float64:

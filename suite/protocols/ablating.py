@@ -46,7 +46,8 @@ class SiteData:
         """What stands in place of the ablated part (width,): the mean activation, or zero."""
         if fill == "zero":
             return np.zeros(self.train.shape[-1])
-        return self.train.mean(axis=0, dtype=np.float64)
+        total_D: Float64 = self.train.sum(axis=0, dtype=np.float64)
+        return total_D / len(self.train)
 
     def refit(self, basis_KD: Float64, fill_D: Float64, labels: Labels, settings: ProbeSettings) -> SiteScore:
         """A fresh probe, fitted and scored on the ablated activations."""
@@ -108,10 +109,10 @@ def ruler_basis(ruler: Ruler, site: SiteData, labels: Labels, settings: ProbeSet
     converged : bool
         Whether the probe behind it did; true for class means.
     """
-    # The means of equal float32 numbers differ by float64 rounding alone.
-    floor = 1e-9 * float(np.abs(site.train).max(initial=0.0))
+    if float(np.ptp(site.train, axis=0).max()) == 0.0:
+        return np.zeros((0, site.train.shape[-1])), True
     if ruler == "means":
-        return span(class_mean_directions(site.train, labels.train), floor=floor), True
+        return span(class_mean_directions(site.train, labels.train)), True
     if ruler == "probe_per_feature":
         probe = fit_probe(site.train, labels.train, settings)
     else:

@@ -81,7 +81,7 @@ class CellView(Protocol):
         ...
 
     def data(self, split: str, length: int) -> Batch:
-        """The measuring data of a split (`probe_train`, `probe_test`, `evaluate`) at a length; the same for all models."""
+        """The data of a split (`probe_train`, `probe_test`, `evaluate`) at a length; the same for all models."""
         ...
 
     def activations(self, split: str, length: int, *, trained: bool = True) -> Mapping[str, FloatArray]:

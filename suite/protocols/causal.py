@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from ..measure import summaries
 from ..measure.chance import skill
@@ -49,10 +49,19 @@ def _standard_ablations() -> list[Ablation]:
     ]
 
 
+def _without_repeats(ablations: list[Ablation]) -> list[Ablation]:
+    for index, ablation in enumerate(ablations):
+        if ablation in ablations[:index]:
+            raise ValueError(f"{ablation.ruler} with fill {ablation.fill} stands twice; each pair once")
+    return ablations
+
+
 class Params(ProbeParams):
     """Parameters of `causal`."""
 
-    ablations: list[Ablation] = Field(default_factory=_standard_ablations, min_length=1)
+    ablations: Annotated[list[Ablation], AfterValidator(_without_repeats)] = Field(
+        default_factory=_standard_ablations, min_length=1
+    )
     """The rulers to measure with."""
     random_draws: int = Field(default=8, ge=8, le=1000)
     """Random subspaces of the same rank and fill, for the control."""
@@ -86,10 +95,6 @@ class _Bench:
     draws_of_random: Float64
     """(draws, random_draws): how much each random subspace counts in each resample; rows sum to 1."""
     outcome: Outcome = field(default_factory=Outcome)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(site.name for site in self.sites)
 
 
 def measure(cell: CellView, params: Params) -> Outcome:
@@ -208,6 +213,9 @@ def _gap_readings(bench: _Bench, ablation: Ablation, effects: list[_Effect | Non
     held_S = _holding(profile.skill, bench.params)
     found = [effect for effect, held in zip(effects, held_S, strict=True) if effect is not None and held]
     values_S = _by_site(effects, held_S, lambda effect: effect.value, np.nan)
+    depth = len(bench.sites) - 1
+    if depth < 1:
+        return [undefined(metric, "no_block", at=at) for metric in GAP_METRICS]
     largest = max(found, key=lambda effect: effect.value, default=None)
     if largest is None or not _above_zero(largest, bench.model.n):
         return [undefined(metric, "no_causal_site", at=at) for metric in GAP_METRICS]
@@ -217,7 +225,6 @@ def _gap_readings(bench: _Bench, ablation: Ablation, effects: list[_Effect | Non
     best, best_draws = (summaries.best_site(v, bench.params.best_within) for v in (profile.accuracy, profile.draws))
     converged = profile.converged and all(effect.converged for effect in found)
     n = min(bench.model.n, bench.test.n)
-    depth = len(bench.sites) - 1
     readings = [word("causal_site", bench.sites[int(causal)].name, at=at, n=bench.model.n, converged=converged)]
     for metric, value, draws in (
         ("causal_site_index", float(causal), causal_draws.astype(np.float64)),

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import connection, get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
@@ -226,6 +226,7 @@ class _Parent:
 
 def _work(pipe: Connection, settings: Settings, number: int) -> None:
     """A worker process: takes cells until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     limit_new_libraries()
     _end_with_parent()
     interrupt = Interrupt()
@@ -294,6 +295,7 @@ def _ending(code: int | None) -> str:
 @contextmanager
 def _without_ctrl_c() -> Generator[None]:
     """A process started inside never sees Ctrl-C: its parent tells it when to stop."""
+    resource_tracker.ensure_running()  # started by the first process otherwise, and it unblocks what is blocked here
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -80,6 +80,8 @@ class Planned:
         Depth (share of blocks) at which the state becomes readable.
     used : int
         The causal site's index; negative for none.
+    wobble : float
+        Standard deviation over seeds of the accuracy at the longest length.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Planned:
     ood: Mapping[str, float] = field(default_factory=lambda: {"*": 0.9})
     rise: float = 0.4
     used: int = 2
+    wobble: float = 0.004
     family: str | None = None
     description: str | None = None
     own: bool = False
@@ -272,7 +275,7 @@ class _Cell:
         self.train = int(spec["lengths"]["train"])
         self.lengths = [int(length) for length in spec["lengths"]["evaluate"]]
         self.accuracy = _of(model.train, task)
-        self.far = min(self.accuracy, _of(model.ood, task) + float(self.rng.normal(0, 0.004)))
+        self.far = min(self.accuracy, _of(model.ood, task) + float(self.rng.normal(0, model.wobble)))
 
     def record(self) -> CellRecord:
         steps = list(range(100, 1600, 100))
@@ -460,8 +463,8 @@ def _of(values: Mapping[str, float], task: str) -> float:
 
 def _counts(rng: np.random.Generator, accuracy: float, length: int, n: int) -> Any:
     """Right positions of n sequences that differ in how hard they are."""
-    if accuracy >= 1.0:
-        return np.full(n, length, np.int64)
+    if accuracy <= 0.0 or accuracy >= 1.0:
+        return np.full(n, length if accuracy > 0 else 0, np.int64)
     spread = 30.0
     chances = rng.beta(accuracy * spread, (1 - accuracy) * spread, n)
     return rng.binomial(length, chances)

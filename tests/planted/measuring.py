@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torch import nn
-
 from layerstate.adapters.module import ModuleAdapter
 from layerstate.suite.protocols import CellView, Outcome, Reading, load_protocol
 from layerstate.suite.runner.view import View
+from torch import nn
 
 from .networks import without_state
 from .task import RunningSum, task_spec
@@ -19,11 +18,11 @@ def adapter(network: nn.Module, classes: int) -> ModuleAdapter:
     return ModuleAdapter.from_blocks(network, classes=classes, batch_size=512)
 
 
-def cell(network: nn.Module, classes: int = 2, *, seed: int = 0, **sizes: int) -> CellView:
-    """A planted network as a trained cell; before any training it holds no state."""
-    spec = task_spec(classes, **sizes)
+def cell(network: nn.Module, classes: int = 2, *, seed: int = 0, stream: int = 0, **sizes: int) -> CellView:
+    """A planted network as a trained cell; before any training it holds no state. `stream` chooses the data."""
     untrained = without_state(classes)
-    return View(adapter(network, classes), RunningSum(classes), spec, seed, lambda: adapter(untrained, classes))
+    task, spec = RunningSum(classes, stream), task_spec(classes, **sizes)
+    return View(adapter(network, classes), task, spec, seed, lambda: adapter(untrained, classes))
 
 
 def outcome(view: CellView, protocol: str, **params: Any) -> Outcome:
@@ -31,8 +30,19 @@ def outcome(view: CellView, protocol: str, **params: Any) -> Outcome:
     return code.measure(view, code.params.model_validate(params))
 
 
-def reading(found: Outcome, metric: str, at: Mapping[str, Any] | None = None) -> Reading:
+def reading(found: Outcome, metric: str, **at: Any) -> Reading:
     """The one reading of a metric at these coordinates."""
-    matches = [each for each in found.readings if each.metric == metric and dict(each.at) == dict(at or {})]
+    matches = [each for each in found.readings if each.metric == metric and dict(each.at) == at]
     assert len(matches) == 1, f"{metric} at {at}: {len(matches)} readings"
     return matches[0]
+
+
+def value(found: Outcome, metric: str, **at: Any) -> float:
+    """Its number, which must be there."""
+    number = reading(found, metric, **at).value
+    assert isinstance(number, float), f"{metric} at {at} is {number!r}"
+    return number
+
+
+FILLS: Mapping[str, str] = {"means": "mean", "probe": "zero", "probe_per_feature": "zero"}
+"""The fill that goes with each ruler by default."""

@@ -1,9 +1,9 @@
 """Networks built by hand, with exact weights, whose answer is known.
 
 Every residual stream starts as nuisance: bounded, of the same variance in every direction unless a network says
-otherwise, and a deterministic function of the noise symbols so far, so independent of the state. Blocks then write the state
-along fixed directions, and the head reads some of them. Without the nuisance, whatever sliver of state an ablation leaves would
-still be perfectly decodable, and no method would look right.
+otherwise, and a deterministic function of the noise symbols so far, so independent of the state. Blocks then write the
+state along fixed directions, and the head reads some of them. Without the nuisance, whatever sliver of state an
+ablation leaves would still be perfectly decodable, and no method would look right.
 
 Shape suffixes: B batch, L length, D width, C classes, K rank of the code.
 """
@@ -63,9 +63,11 @@ class Memory:
         value_BD = torch.zeros(len(noise_BL), width, dtype=torch.int64)
         values: list[Tensor] = []
         for noise_B in noise_BL.T:
-            value_BD = (factor_D * (value_BD + noise_B[:, None] + 1) + addend_D * (noise_B[:, None] + NOISE_SYMBOLS)) % MODULUS
+            value_BD = (
+                factor_D * (value_BD + noise_B[:, None] + 1) + addend_D * (noise_B[:, None] + NOISE_SYMBOLS)
+            ) % MODULUS
             values.append(value_BD)
-        return (torch.stack(values, dim=1) * 2.0 + 1.0) / MODULUS - 1.0
+        return torch.stack(values, dim=1) * (2.0 / MODULUS) - 1.0
 
 
 class Stem(nn.Module):
@@ -109,7 +111,9 @@ class Head(nn.Module):
 class Network(nn.Module):
     """The common convention: embed, blocks, head."""
 
-    def __init__(self, stem: Stem, writes: dict[int, Callable[[Tensor], Tensor]], read: Callable[[Tensor], Tensor]) -> None:
+    def __init__(
+        self, stem: Stem, writes: dict[int, Callable[[Tensor], Tensor]], read: Callable[[Tensor], Tensor]
+    ) -> None:
         super().__init__()
         self.embed = stem
         self.blocks = nn.ModuleList(Block(writes.get(index)) for index in range(BLOCKS))
@@ -190,8 +194,8 @@ def nonlinear_code() -> Network:
 def redundant() -> Network:
     """Two copies from block 1 on, either enough: without the first the head takes the second.
 
-    The second has the wrong sign, and is six times as large, in one position of 200; the head knows. That keeps the probe
-    off it, so that its weights point along the first copy alone, while the class means point along both.
+    The second has the wrong sign, and is six times as large, in one position of 200; the head knows. That keeps the
+    probe off it, so that its weights point along the first copy alone, while the class means point along both.
     """
     memory, code_C, (first_D, second_D) = Memory(2), simplex(2)[:, 0], directions(2)
 
@@ -215,18 +219,19 @@ def early_copy_used_late() -> Network:
     return Network(plain_stem(memory), writes, reads_code(code_CK, late_D[None]))
 
 
-def token_in_stream(size: float = 4.0) -> Network:
-    """The token lies along one direction from the embedding on, far larger than the nuisance; block 2 multiplies the signs
-    up to the parity of the prefix and writes it along another direction.
+def token_in_stream(size: float = 5.0) -> Network:
+    """The token lies along one direction from the embedding on; block 2 writes its running parity in its place.
 
-    Taking the token out breaks the computation, and yet the state is nowhere before block 2.
+    The token is far larger than the nuisance, so that the class means differ along it by chance alone. Taking it out
+    breaks the computation, and yet the state is nowhere before block 2.
     """
     memory, code_CK, (state_D, token_D) = Memory(2), simplex(2), directions(2)
     stem = Stem(memory, directions(WIDTH), torch.full((WIDTH,), NOISE), size * token_D)
 
     def write(h_BLD: Tensor) -> Tensor:
-        parity_BL = (h_BLD @ token_D).sign().cumprod(dim=1)
-        return (code_CK[0, 0] * parity_BL)[..., None] * state_D
+        sign_BL = (h_BLD @ token_D).sign()
+        parity_BL = code_CK[0, 0] * sign_BL.cumprod(dim=1)
+        return parity_BL[..., None] * state_D - size * sign_BL[..., None] * token_D
 
     return Network(stem, {2: write}, reads_code(code_CK, state_D[None]))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from layerstate.suite.spec.schema import TaskSpec
 from layerstate.tasks import Batch
 
@@ -14,18 +13,20 @@ LENGTH = 12
 class RunningSum:
     """Token c + C·z: the state is the sum of all c so far, modulo C; z says nothing about it.
 
-    So what a network makes of the prefix of z is independent of the state, exactly.
+    So what a network makes of the prefix of z is independent of the state, exactly. `stream` chooses the data.
     """
 
     family = "running_sum"
     version = 1
     target = "sum"
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, classes: int, stream: int = 0) -> None:
+        self.stream = stream
         self.classes = {"sum": classes}
         self.vocabulary = tuple(f"{c}.{z}" for z in range(NOISE_SYMBOLS) for c in range(classes))
 
     def sample(self, n: int, length: int, rng: np.random.Generator) -> Batch:
+        rng = np.random.default_rng([self.stream, *rng.integers(2**32, size=4)])
         return self._labelled(rng.integers(len(self.vocabulary), size=(n, length)))
 
     def corrupt(self, batch: Batch, position: int, rng: np.random.Generator) -> Batch:
@@ -41,14 +42,16 @@ class RunningSum:
 
 
 def task_spec(classes: int, *, train: int = 600, test: int = 400, evaluate: int = 400) -> TaskSpec:
-    return TaskSpec.model_validate({
-        "kind": "task",
-        "name": f"running_sum_{classes}",
-        "title": "Running sum",
-        "family": "running_sum",
-        "structure": "prefix_update",
-        "target": "sum",
-        "states": ["sum"],
-        "lengths": {"train": LENGTH, "evaluate": [LENGTH, 2 * LENGTH]},
-        "sizes": {"probe_train": train, "probe_test": test, "evaluate": evaluate},
-    })
+    return TaskSpec.model_validate(
+        {
+            "kind": "task",
+            "name": f"running_sum_{classes}",
+            "title": "Running sum",
+            "family": "running_sum",
+            "structure": "prefix_update",
+            "target": "sum",
+            "states": ["sum"],
+            "lengths": {"train": LENGTH, "evaluate": [LENGTH, 2 * LENGTH]},
+            "sizes": {"probe_train": train, "probe_test": test, "evaluate": evaluate},
+        }
+    )

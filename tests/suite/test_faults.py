@@ -1,4 +1,4 @@
-"""Crashes at any moment: a killed run, a killed worker, Ctrl-C, a parent that dies. Finished work stays, nothing is mixed."""
+"""Crashes at any moment: a killed run, a killed worker, Ctrl-C, a parent that dies. Finished work is kept."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import multiprocessing
 import os
 import random
 import signal
-import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from layerstate.suite.cli import main
+from layerstate.suite.runner.executors import LocalProcesses
 from layerstate.suite.runner.pending import find_pending
 from layerstate.suite.runner.run import Summary, run
 from layerstate.suite.runner.settings import Settings
@@ -23,7 +23,7 @@ PATIENCE = 120.0
 
 # Children of a fork server have torch loaded already, and no threads of pytest in them: they start in milliseconds.
 FORKED = multiprocessing.get_context("forkserver")
-FORKED.set_forkserver_preload(["layerstate.suite.runner.cell", "sklearn.linear_model"])
+FORKED.set_forkserver_preload(["layerstate.suite.runner.cell"])
 
 
 def until(condition: Callable[[], Any], what: str) -> None:
@@ -62,8 +62,9 @@ def undisturbed(workshop: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 @pytest.fixture
 def several(workshop: Any) -> Any:
-    workshop.model(training={"steps": 25})
-    workshop.suite(seeds=[0, 1], protocols=["behaviour", "probe_profile"])
+    """Two cells with two protocols each."""
+    workshop.protocol()
+    workshop.suite(seeds=[0, 1], protocols=["behaviour", "./mine_protocol.yaml"])
     return workshop
 
 
@@ -79,14 +80,13 @@ def test_killed_at_many_moments_and_resumed_gives_what_an_undisturbed_run_gives(
     ]
     rng = random.Random(0)
     for moment in moments:
-        for _ in range(2):
-            process = a_run(several)
-            until(lambda m=moment, p=process: m() or not p.is_alive(), "the moment to kill")
-            time.sleep(rng.random() * 0.3)
-            kept = several.results()
-            process.kill()
-            process.join()
-            assert kept.items() <= several.results().items()  # nothing that was finished is lost
+        process = a_run(several)
+        until(lambda m=moment, p=process: m() or not p.is_alive(), "the moment to kill")
+        time.sleep(rng.random() * 0.1)
+        kept = several.results()
+        process.kill()
+        process.join()
+        assert all(several.results()[identity] == result for identity, result in kept.items())  # nothing is lost
     assert finished(several).failed == ()
     assert (several.results(), several.cells()) == expected
     assert not list(several.out.rglob("*.corrupt-*"))
@@ -95,7 +95,7 @@ def test_killed_at_many_moments_and_resumed_gives_what_an_undisturbed_run_gives(
 
 def test_killed_while_training_goes_on_from_the_saved_state(several: Any) -> None:
     several.suite(seeds=[0])
-    several.model(training={"steps": 400})
+    several.model(training={"steps": 100})
     expected = undisturbed(several)
     process = a_run(several)
     until(lambda: list(several.out.glob("cells/*/state.safetensors")), "a saved state")
@@ -110,7 +110,7 @@ def test_killed_while_training_goes_on_from_the_saved_state(several: Any) -> Non
             steps.append(event.step)
 
     run(plan, find_pending(plan, store), store, Settings(several.out), workers=1, listen=hear)
-    assert 1 < steps[0] <= 400
+    assert 1 < steps[0] <= 100
     assert (several.results(), several.cells()) == expected
 
 
@@ -124,100 +124,88 @@ def test_two_runs_at_once_into_one_folder_do_the_work_once(several: Any) -> None
     assert finished(several).worked_on == 0
 
 
-def test_workers_give_the_numbers_of_one_process(several: Any) -> None:
-    expected = undisturbed(several)
-    done = several.run("--workers", 2)
-    assert done.exit_code == 0, done.stderr
-    assert "2/2 cells" in done.stderr
-    assert (several.results(), several.cells()) == expected
-
-
-def slow(workshop: Any) -> None:
-    """Trainings that take long enough to be disturbed."""
-    workshop.model(training={"steps": 100_000, "stop_at_accuracy": None})
-    workshop.suite(seeds=[0, 1])
-
-
-def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """The children that compute; not multiprocessing's resource tracker."""
-    return [child for child in psutil.Process(process.pid).children() if "spawn_main" in " ".join(child.cmdline())]
-
-
-def training(workshop: Any) -> list[Path]:
-    """Cells that a worker holds at the moment."""
-    return list(workshop.out.glob("cells/*/lock"))
-
-
-def test_a_killed_worker_costs_its_cell_and_no_other(workshop: Any) -> None:
-    body = (
+def test_a_killed_worker_costs_its_cell_and_the_others_are_those_of_one_process(several: Any) -> None:
+    flag = several.root / "killed"
+    several.protocol(
         "import os, pathlib, signal\n"
-        f"    flag = pathlib.Path({str(workshop.root / 'killed')!r})\n"
+        f"    flag = pathlib.Path({str(flag)!r})\n"
         "    if cell.seed == 0 and not flag.exists():\n"
         "        flag.touch()\n"
         "        os.kill(os.getpid(), signal.SIGKILL)"
     )
-    workshop.protocol(body)
-    workshop.suite(seeds=[0, 1, 2], protocols=["behaviour", "./mine_protocol.yaml"])
-    done = workshop.run("--workers", 2)
+    flag.touch()
+    results, cells = undisturbed(several)
+    flag.unlink()
+    done = several.run("--workers", 2)
     assert done.exit_code == 3
     assert "was ended by SIGKILL" in done.stderr
     assert "fewer --workers" in done.stderr
-    (failure,) = workshop.failures()
+    (failure,) = several.failures()
     assert failure["stage"] == "process"
-    seeds = {result["cell"]["seed"] for result in workshop.results().values() if result["protocol"] == "mine"}
-    assert seeds == {1, 2}
-    assert {result["cell"]["seed"] for result in workshop.results().values()} == {0, 1, 2}
-    assert workshop.run().exit_code == 0
-    assert workshop.failures() == []
+    assert several.cells() == cells
+    assert len(several.results()) == len(results) - 1
+    assert all(results[identity] == result for identity, result in several.results().items())
+    assert finished(several).failed == ()
+    assert several.results() == results
+    assert several.failures() == []
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_ctrl_c_saves_the_training_and_ends_with_130(workshop: Any, workers: int) -> None:
-    slow(workshop)
-    process = workshop.start(
-        "run", workshop.root / "suite.yaml", "--out", workshop.out, "--workers", workers, start_new_session=True
-    )
+@pytest.fixture
+def slow(workshop: Any) -> Any:
+    """Two trainings that never end, and leave a file beside the suite once they have begun."""
+    code = (workshop.user_model().parent / "mine.py").read_text()
+    mark = f"open({str(workshop.root)!r} + f'/begun-{{os.getpid()}}', 'w').close()"
+    begins = f"        if self.training:\n            {mark}\n"
+    forward = "        hidden = self.embed(tokens)\n"
+    code = "import os\n" + code.replace(forward, begins + forward)
+    workshop.user_model(code, training={"steps": 1_000_000, "stop_at_accuracy": None})
+    workshop.suite(models=["./mine.yaml"], seeds=[0, 1])
+    return workshop
+
+
+def begun(workshop: Any) -> list[int]:
+    """The processes in which a training has begun."""
+    return [int(path.name.partition("-")[2]) for path in workshop.root.glob("begun-*")]
+
+
+@pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGTERM])
+def test_a_training_that_is_stopped_saves_its_state_and_ends_with_130(slow: Any, signal_: signal.Signals) -> None:
+    command = ["run", str(slow.root / "suite.yaml"), "--out", str(slow.out), "--workers", "1"]
+    process = FORKED.Process(target=main, args=(command,))
+    process.start()
+    until(lambda: begun(slow), "a training")
+    os.kill(process.pid, signal_)
+    process.join(PATIENCE)
+    assert process.exitcode == 130
+    assert len(list(slow.out.glob("cells/*/state.safetensors"))) == 1
+    assert slow.failures() == []
+
+
+def test_ctrl_c_reaches_the_workers_through_their_parent(slow: Any) -> None:
+    command = ["run", slow.root / "suite.yaml", "--out", slow.out, "--workers", 2]
+    process = slow.start(*command, start_new_session=True)
     try:
-        until(lambda: len(training(workshop)) >= workers, "a training")
-        children = workers_of(process) if workers > 1 else []
-        time.sleep(1.0)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
+        until(lambda: len(begun(slow)) == 2, "both trainings")
+        os.killpg(process.pid, signal.SIGINT)  # to the whole group, as a terminal does
         _, errors = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
     assert process.returncode == 130
     assert "Stopped" in errors
     assert "Traceback" not in errors
-    assert len(list(workshop.out.glob("cells/*/state.safetensors"))) == workers
-    assert not any(child.is_running() for child in children)
-    assert workshop.failures() == []
+    assert len(list(slow.out.glob("cells/*/state.safetensors"))) == 2
+    assert not any(psutil.pid_exists(worker) for worker in begun(slow))
+    assert slow.failures() == []
 
 
-def test_workers_end_when_their_parent_is_killed(workshop: Any) -> None:
-    slow(workshop)
-    process = workshop.start("run", workshop.root / "suite.yaml", "--out", workshop.out, "--workers", 2)
-    try:
-        until(lambda: len(training(workshop)) == 2, "both workers")
-        children = workers_of(process)
-        assert len(children) == 2
-        process.kill()
-        process.communicate()
-        gone, alive = psutil.wait_procs(children, timeout=PATIENCE)
-    finally:
-        process.kill()
-    assert len(gone) == 2
-    assert alive == []
-
-
-def test_sigterm_ends_a_run_as_ctrl_c_does(workshop: Any) -> None:
-    slow(workshop)
-    process = workshop.start("run", workshop.root / "suite.yaml", "--out", workshop.out, "--workers", 1)
-    try:
-        until(lambda: training(workshop), "a training")
-        time.sleep(1.0)
-        process.terminate()
-        process.communicate(timeout=PATIENCE)
-    finally:
-        process.kill()
-    assert process.returncode == 130
-    assert len(list(workshop.out.glob("cells/*/state.safetensors"))) == 1
+def test_workers_end_when_their_parent_is_killed(slow: Any) -> None:
+    Store(slow.out).prepare()
+    executor = LocalProcesses(Settings(slow.out), 1)
+    parent = FORKED.Process(target=executor.run, args=(slow.plan().cells, id))
+    parent.start()
+    until(lambda: begun(slow), "a training")
+    (worker,) = begun(slow)
+    assert worker != parent.pid
+    parent.kill()
+    parent.join()
+    until(lambda: not psutil.pid_exists(worker), "the worker's end")

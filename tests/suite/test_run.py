@@ -385,11 +385,11 @@ def test_a_full_disk_stops_the_run_in_words(workshop: Any, monkeypatch: pytest.M
     assert workshop.run("--seed", 0).exit_code == 0
     kept = workshop.results()
     original = store.write_atomic
-    monkeypatch.setattr(
-        store,
-        "write_atomic",
-        lambda p, d: full(p, d) if p.suffix == ".json" and p.parent.name == "results" else original(p, d),
-    )
+
+    def write(path: Path, data: bytes) -> None:
+        (full if path.suffix == ".json" and path.parent.name == "results" else original)(path, data)
+
+    monkeypatch.setattr(store, "write_atomic", write)
     done = workshop.run()
     assert done.exit_code == 3
     assert "full" in done.stderr
