@@ -44,10 +44,9 @@ class SiteData:
 
     def fill(self, fill: Fill) -> Float64:
         """What stands in place of the ablated part (width,): the mean activation, or zero."""
-        if fill == "zero":
-            return np.zeros(self.train.shape[-1])
+        weight = 0.0 if fill == "zero" else 1.0 / len(self.train)
         total_D: Float64 = self.train.sum(axis=0, dtype=np.float64)
-        return total_D / len(self.train)
+        return total_D * weight
 
     def refit(self, basis_KD: Float64, fill_D: Float64, labels: Labels, settings: ProbeSettings) -> SiteScore:
         """A fresh probe, fitted and scored on the ablated activations."""

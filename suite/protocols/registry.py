@@ -5,14 +5,16 @@ from __future__ import annotations
 import difflib
 import hashlib
 import importlib
-import importlib.util
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from ...adapters.base import AdapterError
+from ...adapters.source import UserCode
 from ...tasks.errors import SpecError
 from .base import Params, ProtocolCode
 
@@ -44,7 +46,7 @@ def load_protocol(measures: str, base: Path | None = None) -> ProtocolCode:
     if measures.endswith(".py"):
         return _from_file((base or Path.cwd()) / measures)
     if measures in BUILT_IN:
-        return _code(importlib.import_module(f".{measures}", __package__), measures, None)
+        return _code(importlib.import_module(f".{measures}", __package__), f"the protocol {measures}", None)
     installed = list(entry_points(group=ENTRY_POINT_GROUP))
     found = [point for point in installed if point.name == measures]
     if len(found) > 1:
@@ -57,18 +59,13 @@ def load_protocol(measures: str, base: Path | None = None) -> ProtocolCode:
 
 
 def _from_entry_point(point: EntryPoint) -> ProtocolCode:
-    try:
-        module = point.load()
-    except Exception as error:
-        raise SpecError(
-            f"the protocol {point.name!r} ({point.value}) can't be imported: {_last_line(error)}"
-        ) from error
+    source = f"the protocol {point.name!r} ({point.value})"
+    with _as_spec_error(), UserCode(source, "importing it"):
+        module: object = point.load()
     if not isinstance(module, ModuleType):
-        raise SpecError(
-            f"the entry point {point.name!r} ({point.value}) must name a module, not a {type(module).__name__}"
-        )
+        raise SpecError(f"{source}: the entry point must name a module, not a {type(module).__name__}")
     file = Path(module.__file__) if module.__file__ else None
-    return _code(module, point.name, _digest(file) if file and file.is_file() else None)
+    return _code(module, source, _digest(file) if file and file.is_file() else None)
 
 
 def _from_file(path: Path) -> ProtocolCode:
@@ -78,53 +75,61 @@ def _from_file(path: Path) -> ProtocolCode:
         raise SpecError(f"there is no protocol file {file}{_instead(file.name, nearby)}")
     digest = _digest(file)
     name = f"layerstate_protocol_{hashlib.sha256(f'{file}{digest}'.encode()).hexdigest()[:16]}"
-    module = sys.modules.get(name) or _run_file(file, name)
-    return _code(module, str(file), digest)
+    if name not in sys.modules:
+        _run_file(file, name)
+    return _code(sys.modules[name], f"the protocol {file}", digest)
 
 
-def _run_file(file: Path, name: str) -> ModuleType:
-    """The module of `file`, in sys.modules under `name` while it runs and after, where dataclasses look for it."""
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise SpecError(f"the protocol file {file} can't be imported: Python knows no loader for it")
-    module = importlib.util.module_from_spec(spec)
+def _run_file(file: Path, name: str) -> None:
+    """Run `file` as the module `name`, in sys.modules while it runs and after, where dataclasses look for it.
+
+    Its bytes are compiled anew: cached byte code is told apart by the second in which the file was written.
+    """
+    module = ModuleType(name)
+    module.__file__ = str(file)
     sys.modules[name] = module
+    complete = False
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        raise SpecError(f"the protocol file {file} can't be imported: {_last_line(error)}") from error
-    return module
+        with _as_spec_error(), UserCode(str(file), "importing the protocol", file):
+            exec(compile(file.read_bytes(), str(file), "exec", dont_inherit=True), vars(module))
+        complete = True
+    finally:
+        if not complete:
+            del sys.modules[name]
+
+
+@contextmanager
+def _as_spec_error() -> Iterator[None]:
+    try:
+        yield
+    except AdapterError as error:
+        raise SpecError(str(error)) from error
 
 
 def _code(module: ModuleType, source: str, digest: str | None) -> ProtocolCode:
     version = _attribute(module, source, "VERSION", "a whole number")
     if not isinstance(version, int) or isinstance(version, bool):
-        raise SpecError(f"the protocol {source}: VERSION must be a whole number, not {version!r}")
+        raise SpecError(f"{source}: VERSION must be a whole number, not {version!r}")
     mechanistic = _attribute(module, source, "MECHANISTIC", "True or False")
     if not isinstance(mechanistic, bool):
-        raise SpecError(f"the protocol {source}: MECHANISTIC must be True or False, not {mechanistic!r}")
+        raise SpecError(f"{source}: MECHANISTIC must be True or False, not {mechanistic!r}")
     params = _attribute(module, source, "Params", "a subclass of layerstate.suite.protocols.Params")
     if not isinstance(params, type) or not issubclass(params, Params):
-        raise SpecError(f"the protocol {source}: Params must be a subclass of layerstate.suite.protocols.Params")
+        raise SpecError(f"{source}: Params must be a subclass of layerstate.suite.protocols.Params")
     measure = _attribute(module, source, "measure", "a function measure(cell, params)")
     if not callable(measure):
-        raise SpecError(f"the protocol {source}: measure must be a function measure(cell, params)")
+        raise SpecError(f"{source}: measure must be a function measure(cell, params)")
     return ProtocolCode(version, mechanistic, params, cast(Any, measure), digest)
 
 
 def _attribute(module: ModuleType, source: str, name: str, what: str) -> object:
     if not hasattr(module, name):
-        raise SpecError(f"the protocol {source} has no {name}; it must be {what}")
+        raise SpecError(f"{source} has no {name}; it must be {what}")
     return getattr(module, name)
 
 
 def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-def _last_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 def _instead(name: str, known: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -67,9 +67,7 @@ def load_state(
 ) -> Position | None:
     """Put a saved state into `module` and `optimizer`; None if there is none, or if it is damaged and set aside."""
     try:
-        with safe_open(path, framework="pt") as file:
-            position = Position(**json.loads(file.metadata()[_KEY]))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        position, tensors = _read(path)
         _check(tensors, module, position)
     except FileNotFoundError:
         return None
@@ -86,6 +84,11 @@ def load_state(
         if found:
             optimizer.state[parameter] = _placed(found, parameter, optimizer)
     return position
+
+
+def _read(path: Path) -> tuple[Position, dict[str, Tensor]]:
+    with cast("Any", safe_open)(path, framework="pt") as file:
+        return Position(**json.loads(file.metadata()[_KEY])), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
 def _placed(found: dict[str, Tensor], parameter: nn.Parameter, optimizer: torch.optim.Optimizer) -> dict[str, Any]:

@@ -198,9 +198,12 @@ class _Parent:
         self._listen(CellEnded(number, cell.key, (failure,)))
 
     def _stop(self) -> None:
-        """End all workers: those that train save their state first, those that do not end in time are killed."""
+        """End all workers: the idle at once, those at work once a training's state is saved, the slow ones in the end."""
         for hand in self._hands:
-            hand.process.terminate()
+            if hand.cell is None:
+                hand.process.kill()
+            else:
+                hand.process.terminate()
         deadline = time.monotonic() + _STOP_SECONDS
         try:
             for hand in self._hands:

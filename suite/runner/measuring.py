@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -127,12 +127,16 @@ class Measurer:
 
     def _result(self, measurement: Measurement, measured: _Measured, gate: GateReading) -> Result:
         spec = cast("ProtocolSpec", measurement.protocol.spec)
+        specs: dict[Literal["model", "task", "training", "protocol"], dict[str, Any]] = {
+            **self._cell.specs(),
+            "protocol": spec.model_dump(mode="json"),
+        }
         return Result(
             identity=measurement.identity,
             cell=self._cell.key,
             protocol=spec.name,
             protocol_version=measured.version,
-            specs={**self._cell.specs(), "protocol": spec.model_dump(mode="json")},
+            specs=specs,
             sites=list(self._view.adapter.sites),
             chance=self._chances(),
             clean_accuracy=self._record.clean_accuracy,

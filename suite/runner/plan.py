@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from ...adapters import adapter_version, source_digest
 from ...tasks import family_source_digest, load_task
@@ -19,6 +19,7 @@ from .versions import TRAINING_VERSION
 __all__ = ["Cell", "Measurement", "Plan", "make_plan", "suite_record"]
 
 Versions = Mapping[str, int | str | None]
+CellPart = Literal["model", "task", "training"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Cell:
         """Tokens that training sees at most: its cost, among cells of one model."""
         return self.training.steps * self.training.batch_size * self.task_spec.lengths.train
 
-    def specs(self) -> dict[str, dict[str, Any]]:
+    def specs(self) -> dict[CellPart, dict[str, Any]]:
         """The specs that made it, as plain values."""
         return {
             "model": self.model.spec.model_dump(mode="json"),

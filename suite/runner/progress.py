@@ -162,8 +162,14 @@ def table(board: Board, width: int) -> RenderableType:
             Text("" if row.left is None else f"≤ {duration(row.left)}"),
         ]
         rows.add_row(*cells[: len(rows.columns)])
-    bar = ProgressBar(total=max(1, board.total), completed=board.done, width=max(10, min(40, width - 4)))
-    return Group(bar, Text(board.headline(), no_wrap=True, overflow="ellipsis"), rows)
+    if not board.rows and board.done < board.total:
+        rows.add_row(Text("starting"))
+    bar = ProgressBar(total=max(1, board.total), completed=board.done, width=min(40, width // 3))
+    head = Table.grid(padding=(0, 1))
+    head.add_column()
+    head.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    head.add_row(bar, Text(board.headline()))
+    return Group(head, rows)
 
 
 def message(event: Event) -> str | None:

@@ -22,7 +22,7 @@ def limit_new_libraries(environment: MutableMapping[str, str] = os.environ) -> N
 def one_thread() -> Generator[None]:
     """Inside, torch and the BLAS libraries compute with one thread; afterwards as many as before."""
     import torch
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -136,7 +136,12 @@ def make_optimizer(module: nn.Module, training: Training) -> torch.optim.AdamW:
         {"params": [p for p in trainable if id(p) not in chosen], "weight_decay": 0.0},
     ]
     fused = all(parameter.is_floating_point() for parameter in trainable)
-    return torch.optim.AdamW([group for group in groups if group["params"]], lr=training.learning_rate, fused=fused)
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]],
+        lr=training.learning_rate,
+        betas=(0.9, training.beta2),
+        fused=fused,
+    )
 
 
 @dataclass
@@ -236,7 +241,7 @@ def _deterministic(device: torch.device) -> Generator[None]:
     cuda = device.type == "cuda"
     before = torch.are_deterministic_algorithms_enabled()
     warned = torch.is_deterministic_algorithms_warn_only_enabled()
-    with torch.random.fork_rng(devices=[device] if cuda else []):
+    with torch.random.fork_rng(devices=[device] if cuda else []):  # pyright: ignore[reportUnknownMemberType]
         if cuda:
             torch.use_deterministic_algorithms(True, warn_only=True)
         try:

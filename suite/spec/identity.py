@@ -63,6 +63,7 @@ _RECIPE = _each(
     "optimizer",
     "learning_rate",
     "weight_decay",
+    "beta2",
     "schedule",
     "final_share",
     "warmup",

@@ -167,6 +167,8 @@ class Training(Strict):
     """Peak learning rate."""
     weight_decay: Annotated[float, Field(ge=0.0, le=10.0)] = 0.01
     """AdamW's decoupled weight decay, on matrices only."""
+    beta2: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.999
+    """AdamW's decay of the squared gradient's average."""
     schedule: Literal["cosine", "constant"] = "cosine"
     """What the learning rate does after the warm-up."""
     final_share: Fraction = 0.1
@@ -199,6 +201,7 @@ class TrainingOverride(Strict):
 
     learning_rate: Rate | None = None
     weight_decay: Annotated[float, Field(ge=0.0, le=10.0)] | None = None
+    beta2: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
     schedule: Literal["cosine", "constant"] | None = None
     final_share: Fraction | None = None
     warmup: Annotated[int, Field(ge=0, le=1_000_000)] | None = None

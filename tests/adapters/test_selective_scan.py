@@ -233,7 +233,7 @@ def cached_kernel(tmp_path, monkeypatch):
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "cache"))
 
     def compile_anew():
-        namespace = {}
+        namespace = {"__name__": "doubling"}
         exec(compile(source.read_text(), str(source), "exec"), namespace)
         kernel = compilation.compiled(namespace["double"])
         x = np.ones(3, np.float32)

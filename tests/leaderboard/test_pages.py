@@ -10,7 +10,7 @@ import pytest
 from layerstate.leaderboard.build import environment
 from markupsafe import Markup
 
-from tests.leaderboard.conftest import PAYLOAD, Page, pages_of
+from tests.leaderboard.conftest import Page, pages_of
 
 # Elements that may run, load, frame or send something.
 _ACTIVE = {
@@ -41,8 +41,8 @@ def _row(page: Page, model: str) -> str:
 
 
 def test_every_address_in_every_page_leads_somewhere(site: Path) -> None:
+    ids = {page.path.resolve(): {a["id"] for _, a in page.elements if "id" in a} for page in pages_of(site)}
     for page in pages_of(site):
-        ids = {attributes["id"] for _, attributes in page.elements if "id" in attributes}
         for tag, attributes in page.elements:
             address = attributes.get("href", attributes.get("src"))
             if address is None:
@@ -53,12 +53,11 @@ def test_every_address_in_every_page_leads_somewhere(site: Path) -> None:
                 continue
             assert parts.scheme == "", address
             assert not parts.path.startswith("/"), address
-            target = (page.path.parent / unquote(parts.path)).resolve() if parts.path else page.path
+            target = (page.path.parent / unquote(parts.path) if parts.path else page.path).resolve()
             assert target.is_file(), f"{page.path.name} leads to {address}"
             assert target.is_relative_to(site.resolve())
             if parts.fragment:
-                known = ids if target == page.path else {a["id"] for _, a in Page(target).elements if "id" in a}
-                assert parts.fragment in known, address
+                assert parts.fragment in ids[target], address
 
 
 def test_ids_are_unique(site: Path) -> None:
@@ -69,7 +68,7 @@ def test_ids_are_unique(site: Path) -> None:
 
 def test_every_chart_says_what_it_shows(site: Path) -> None:
     charts = [a for page in pages_of(site) for a in page.all("svg") if a.get("role") == "img"]
-    assert len(charts) > 50
+    assert len(charts) > 40
     assert all(len(chart["aria-label"]) > 20 for chart in charts)
 
 
@@ -91,7 +90,7 @@ def test_untrained_control_and_intervals_are_drawn_for_every_model(site: Path) -
     colours = set(re.findall(r'<path d="M[^"]*" stroke="var\(--(m\d+)', figure))
     dotted = set(re.findall(r'stroke="var\(--(m\d+)[^>]*stroke-dasharray="1,3.5"', figure))
     intervals = set(re.findall(r'<line [^>]*stroke="var\(--(m\d+)', figure))
-    assert len(colours) == 7
+    assert len(colours) == 5
     assert colours == dotted == intervals
 
 
@@ -106,7 +105,7 @@ def test_a_model_with_gaps_stands_below_every_complete_one(index: Page) -> None:
     text = index.path.read_text("utf-8")
     board = text[text.index('id="quick"') : text.index("</table>", text.index('id="quick"'))]
     order = re.findall(r'href="models/([a-z0-9_]+)[~.]', board)
-    assert order.index("cut") > max(order.index(name) for name in ("gru", "lstm", "mamba", "mamba2", "zero"))
+    assert order.index("cut") > max(order.index(name) for name in ("gru", "mamba", "zero"))
     assert order.index("transformer") > order.index("zero")
     assert board.index("Not ranked") < board.index("models/cut")
 
@@ -212,10 +211,10 @@ def test_hostile_text_is_shown_and_inert(hostile_site: Path) -> None:
             assert not [name for name in attributes if name.startswith("on") or name == "style"], attributes
             for name in ("href", "src"):
                 assert not attributes.get(name, "").strip().lower().startswith(("javascript:", "data:", "vbscript:"))
-        assert "{{7*7}}" in text or PAYLOAD not in text
-        assert ">49<" not in text
+        assert "&amp;49" not in text, "a template ran what a file said"
         assert not re.search("[\u202a-\u202e\u2066-\u2069\u200b-\u200f]", text)
     assert shown > 50
+    assert "&amp;{{7*7}}" in (hostile_site / "index.html").read_text("utf-8")
 
 
 def test_hostile_pages_parse_into_the_same_elements_as_honest_ones(site: Path, hostile_site: Path) -> None:

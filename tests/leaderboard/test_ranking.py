@@ -183,7 +183,7 @@ def test_a_model_scored_on_other_sequences_has_no_rank(tmp_path: Path) -> None:
     odd = next(p for p in (run / "results").glob("*.json") if '"model": "b"' in p.read_text("utf-8"))
 
     def other_data(result: dict[str, Any]) -> None:
-        result["digests"] = {name: "0" * 24 for name in result["digests"]}
+        result["digests"] = dict.fromkeys(result["digests"], "0" * 24)
 
     change_json(odd, other_data)
     three = _small(tmp_path / "third", [_model("c", 0.6)])

@@ -104,8 +104,8 @@ def test_effects_appear_where_the_state_is_used_and_nowhere_before(measured: Mea
 
 
 def test_taking_the_token_out_is_not_taken_for_the_state() -> None:
-    """Real case: the class means of parity differ at `embed` by chance, along the token, and a GRU's effect there is 49 pp."""
-    view = cell(networks.token_in_stream(size=20.0))
+    """A GRU trained on parity: its class means differ at `embed` by chance, along the token: an effect of 49 pp."""
+    view = cell(networks.token_in_stream())
     at = {"ruler": "means", "fill": "mean"}
     any_site, holding = (outcome(view, "causal", held_from=share) for share in (0.0, 0.5))
     assert value(any_site, "effect", site="embed", **at) > 40
