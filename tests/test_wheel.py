@@ -64,7 +64,9 @@ def test_nothing_but_layerstate_is_put_into_the_import_namespace(wheel: Path) ->
 
 def test_the_installed_command_lists_and_validates_from_another_folder(installed: Path, tmp_path: Path) -> None:
     command = installed / "bin" / "layerstate"
-    where = run(installed / "bin" / "python", "-c", "import layerstate.suite; print(layerstate.suite.__file__)", cwd=tmp_path)
+    where = run(
+        installed / "bin" / "python", "-c", "import layerstate.suite; print(layerstate.suite.__file__)", cwd=tmp_path
+    )
     assert where.startswith(str(installed))
     for kind, name in [("tasks", "dyck"), ("models", "mamba"), ("protocols", "causal"), ("suites", "quick")]:
         assert name in run(command, "list", kind, cwd=tmp_path)

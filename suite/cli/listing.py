@@ -27,14 +27,13 @@ def list_(
 ) -> None:
     """List what is built in."""
     from ..spec.headings import headings
-    from ..spec.names import KINDS
+    from ..spec.names import KINDS, Kind
 
-    kinds = {kind if kind == "claims" else f"{kind}s": kind for kind in KINDS}
-    for plural in [what.value] if what else [each.value for each in What]:
-        found = headings(kinds[plural])
-        if not found and what is None:
-            continue
-        typer.echo(f"{plural}:" if what is None else "", nl=what is None)
+    kinds: dict[str, Kind] = {kind if kind == "claims" else f"{kind}s": kind for kind in KINDS}
+    for plural in [what] if what else list(What):
+        found = headings(kinds[plural.value])
+        if found and what is None:
+            typer.echo(f"{plural.value}:")
         width = max((len(heading.name) for heading in found), default=0)
         for heading in found:
             typer.echo(f"{'  ' if what is None else ''}{heading.name:<{width}}  {heading.title}")

@@ -35,7 +35,7 @@ def plan(
 
     the_plan = planned(suite, model, task, seed, protocol)
     folder = folder_of(out, the_plan)
-    store = Store(folder, lambda text: typer.echo(text, err=True))
+    store = Store(folder, lambda text: typer.echo(text, err=True), read_only=True)
     pending = find_pending(the_plan, store)
     estimator = Estimator.of(store)
     _print_cells(the_plan, pending, estimator)

@@ -27,12 +27,12 @@ def show(
 def _found(name: str) -> list[Located]:
     """The spec at a path, or all specs of that name (a task and a suite may share one)."""
     from ...tasks.errors import SpecError
-    from ..spec.load import KINDS, builtin_names, find_spec, is_path, load_spec
+    from ..spec.load import KINDS, Kind, builtin_names, find_spec, is_path, load_spec
     from ..spec.suggest import did_you_mean, quoted
 
     if is_path(name):
         return [load_spec(name)]
-    kinds = [kind for kind in KINDS if name in builtin_names(kind)]
+    kinds: list[Kind] = [kind for kind in KINDS if name in builtin_names(kind)]
     if not kinds:
         every = [known for kind in KINDS for known in builtin_names(kind)]
         raise SpecError(f"nothing is called {quoted(name)} — {did_you_mean(name, every)} (see `layerstate list`)")

@@ -92,9 +92,9 @@ class Probe:
 
     def predict(self, activations: Float) -> Int:
         """The predicted class (…) of activations (…, D)."""
-        raw_CD = self.weights / self.scale
-        offset_C = self.intercept - raw_CD @ self.mean
-        scores = activations @ raw_CD.T.astype(np.float32) + offset_C.astype(np.float32)
+        raw_CD = (self.weights / self.scale).astype(np.float32)
+        # Centred first: where the mean is large, its product with the weights would drown the rest in float32.
+        scores = (activations - self.mean.astype(np.float32)) @ raw_CD.T + self.intercept.astype(np.float32)
         return self.labels[np.argmax(scores, axis=-1)]
 
 

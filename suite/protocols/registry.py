@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import importlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -99,7 +99,7 @@ def _run_file(file: Path, name: str) -> None:
 
 
 @contextmanager
-def _as_spec_error() -> Iterator[None]:
+def _as_spec_error() -> Generator[None]:
     try:
         yield
     except AdapterError as error:

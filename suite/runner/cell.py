@@ -137,7 +137,7 @@ class Worker:
                 cell.training,
                 cell.seed,
                 state=self._store.state_path(cell.identity),
-                on_step=lambda *step: self._listen(Stepped(self._number, *step)),
+                on_step=self._stepped,
                 should_stop=lambda: self._interrupt.asked,
                 tell=self._tell,
                 save_every=self._settings.save_every,
@@ -176,6 +176,9 @@ class Worker:
             self._conforms[key] = " ".join(result.message for result in results if not result.passed)
         if self._conforms[key]:
             raise CellFailed(f"The model {cell.model.name} does not conform: {self._conforms[key]}")
+
+    def _stepped(self, step: int, steps: int, loss: float, accuracy: float | None) -> None:
+        self._listen(Stepped(self._number, step, steps, loss, accuracy))
 
     def _doing(self, what: str) -> None:
         self._listen(Doing(self._number, what))

@@ -198,7 +198,7 @@ class _Parent:
         self._listen(CellEnded(number, cell.key, (failure,)))
 
     def _stop(self) -> None:
-        """End all workers: the idle at once, those at work once a training's state is saved, the slow ones in the end."""
+        """End all workers: the idle at once, those at work after saving their training, the slow ones in the end."""
         for hand in self._hands:
             if hand.cell is None:
                 hand.process.kill()

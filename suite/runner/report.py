@@ -113,14 +113,14 @@ def _row(
     failures: dict[str, CellFailures],
 ) -> dict[str, Any]:
     by_protocol: dict[str, list[Result]] = {name: [] for name in record.protocols}
-    missing = 0
+    missing: set[tuple[str, str]] = set()
     wanted = {cell.identity for cell in cells}
     for entry in record.measurements:
         if entry["cell"] not in wanted:
             continue
         result = results.get(entry["identity"])
         if result is None:
-            missing += 1
+            missing.add((entry["cell"], entry["protocol"]))
         else:
             by_protocol[entry["protocol"]].append(result)
     task = record.tasks[cells[0].task]
@@ -130,6 +130,7 @@ def _row(
         for cell in cells
         if cell.identity in failures
         for each in failures[cell.identity].failures
+        if any(where == cell.identity and each.protocol in (None, protocol) for where, protocol in missing)
     ]
     gates = {result.cell.identity: result.gate.passed for found in by_protocol.values() for result in found}
     return {
@@ -138,7 +139,7 @@ def _row(
         "seeds": sorted(cell.seed for cell in cells),
         "gate": (sum(gates.values()), len(gates)),
         **summaries,
-        "status": _status(missing, gates, summaries, failed=bool(failed)),
+        "status": _status(len(missing), gates, summaries, failed=bool(failed)),
         "failures": failed,
     }
 

@@ -44,7 +44,6 @@ __all__ = [
 Tell = Callable[[str], None]
 R = TypeVar("R", bound=Record)
 _IDENTITY = re.compile(r"[0-9a-f]{8,64}")
-_NAMED_IDENTITY = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}-[0-9a-f]{8,64}")
 
 
 class Failure(Record):
@@ -80,12 +79,15 @@ class Store:
     out : Path
         The folder; made by `prepare`.
     tell : callable, optional
-        Gets one sentence for each file that was set aside.
+        Gets one sentence for each damaged file.
+    read_only : bool
+        Whether damaged files stay where they are instead of being set aside.
     """
 
-    def __init__(self, out: Path, tell: Tell = _silent) -> None:
+    def __init__(self, out: Path, tell: Tell = _silent, *, read_only: bool = False) -> None:
         self.out = out
         self.tell = tell
+        self.read_only = read_only
 
     def prepare(self) -> None:
         """Make the folders and prove that they can be written, before anything is computed; StoreError if not."""
@@ -196,7 +198,10 @@ class Store:
         except FileNotFoundError:
             return None
         except (ValueError, ValidationError) as error:
-            set_aside(path, _first_line(error), self.tell)
+            if self.read_only:
+                self.tell(f"{path} is damaged and does not count: {_first_line(error)}.")
+            else:
+                set_aside(path, _first_line(error), self.tell)
             return None
 
 

@@ -103,7 +103,7 @@ ROLES: dict[str, dict[str, Role]] = {
         TRAINS, "type", "blocks", "width", "heads", "positions", "max_length", "mlp_ratio"
     ),
     "MambaArchitecture": _SELECTIVE,
-    "Mamba2Architecture": _SELECTIVE | {"headdim": TRAINS},
+    "Mamba2Architecture": _SELECTIVE | {"headdim": TRAINS, "signed": TRAINS},
     "LstmArchitecture": _RECURRENT,
     "GruArchitecture": _RECURRENT,
     "TorchModuleModel": _MODEL | {"module": TRAINS, "sites": MEASURES, "components": MEASURES},

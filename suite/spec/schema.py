@@ -310,6 +310,8 @@ class Mamba2Architecture(Strict):
     """Taps of the causal convolution."""
     conv1d: bool = True
     """Whether blocks have their causal convolution."""
+    signed: bool = False
+    """Whether state transitions lie in [-1, 1] instead of [0, 1] (Grazzi et al. 2025)."""
 
     @model_validator(mode="after")
     def _heads_divide_inner_width(self) -> Mamba2Architecture:

@@ -8,7 +8,7 @@ from layerstate.suite.spec.load import find_spec, list_specs
 from layerstate.suite.spec.schema import ReferenceModel
 
 ZOO = ["transformer", "mamba", "mamba2", "lstm", "gru"]
-VARIANTS = ["transformer_rope", "transformer_nope", "mamba_no_conv1d", "mamba2_no_conv1d"]
+VARIANTS = ["transformer_rope", "transformer_nope", "mamba_no_conv1d", "mamba2_no_conv1d", "mamba2_signed"]
 TASKS = [(2, 2), (6, 6), (4, 11)]
 SIZE = 827_000
 

@@ -220,6 +220,7 @@ ARCHITECTURE_CHANGES: dict[str, dict[str, Any]] = {
         "state_size": 2,
         "conv_kernel": 2,
         "conv1d": False,
+        "signed": True,
     },
     "lstm": {"blocks": 3, "width": 16, "hidden": 16},
     "gru": {"blocks": 3, "width": 16, "hidden": 16},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -133,6 +134,19 @@ def test_editing_the_users_own_protocol_keeps_the_cell_and_measures_again(worksh
     after = only_cell(workshop, protocols=[str(path)])
     assert before.identity == after.identity
     assert measurement_ids(before) != measurement_ids(after)
+
+
+def test_names_that_look_alike_never_share_a_file(workshop: Any) -> None:
+    names = ["a.b", "a-b", "a_b", "ab", "a"]
+    for name in names:
+        workshop.spec(name, {**workshop_model(), "name": name})
+    workshop.suite(models=[f"./{name}.yaml" for name in names], seeds=[0, 1])
+    cells = workshop.plan().cells
+    assert len({cell.identity for cell in cells}) == 10
+    store = Store(workshop.out)
+    paths = {store.result_path(each.identity) for cell in cells for each in cell.measurements}
+    assert len(paths) == 10
+    assert all(re.fullmatch(r"[0-9a-f]{24}\.json", path.name) for path in paths)
 
 
 def test_two_protocols_of_one_cell_have_results_of_their_own(workshop: Any) -> None:

@@ -151,6 +151,14 @@ def test_a_result_under_another_identity_is_not_taken_for_it(store: Store, said:
     assert IDENTITY in said[0]
 
 
+def test_a_store_that_only_reads_leaves_damaged_files_alone(store: Store, said: list[str]) -> None:
+    path = store.result_path(IDENTITY)
+    path.write_text("{")
+    assert Store(store.out, said.append, read_only=True).read_result(IDENTITY) is None
+    assert path.read_text() == "{"
+    assert "does not count" in said[0]
+
+
 def test_reading_for_a_report_changes_no_file(store: Store, said: list[str]) -> None:
     store.write_result(a_result())
     bad = store.result_path(OTHER)

@@ -1,0 +1,74 @@
+"""What the README tells a newcomer to type works, in the order in which it stands there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+FENCE = re.compile(r"^```(\w*)(?: file=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCKS = [match.groups() for match in FENCE.finditer(README)]
+COMMANDS = [
+    line.split("#")[0].strip()
+    for language, _, text in BLOCKS
+    if language == "bash"
+    for line in text.splitlines()
+    if line.split("#")[0].strip()
+]
+# The quick suite in the README takes minutes; here one cell of it, with the same words, takes seconds.
+ONE_CELL = ["--task", "parity", "--model", "gru"]
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that the README shows, and the specs it names."""
+    folder = tmp_path_factory.mktemp("newcomer")
+    for _, name, text in BLOCKS:
+        if name:
+            (folder / name).write_text(text, encoding="utf-8")
+    (folder / "specs").symlink_to(ROOT / "specs")
+    return folder
+
+
+def shortened(command: str) -> list[str]:
+    words = shlex.split(command)
+    if words[1:3] == ["run", "quick"]:
+        return words + (ONE_CELL[:2] if "--model" in words else ONE_CELL)
+    return words
+
+
+def test_the_readme_shows_commands_and_files() -> None:
+    assert len(COMMANDS) >= 9
+    assert {name for _, name, _ in BLOCKS if name} == {"my_model.py", "my_model.yaml"}
+
+
+def test_every_command_of_the_readme_works_in_order(desk: Path) -> None:
+    for command in COMMANDS:
+        words = shortened(command)
+        assert words[0] == "layerstate"
+        done = subprocess.run(
+            [sys.executable, "-m", *words], cwd=desk, capture_output=True, text=True, timeout=280, check=False
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+    assert (desk / "site" / "index.html").is_file()
+    assert "My LSTM stack" in (desk / "site" / "index.html").read_text(encoding="utf-8")
+
+
+def test_make_has_the_two_commands_and_ci_calls_one() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.search(r"^quickstart:", makefile, re.MULTILINE)
+    assert re.search(r"^test:", makefile, re.MULTILINE)
+    assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_every_folder_and_file_that_the_readme_names_is_there() -> None:
+    named = re.findall(r"^\| `([\w/]+/)` \|", README, re.MULTILINE) + re.findall(r"\]\((?!http)([^)]+)\)", README)
+    assert named
+    assert not [name for name in named if not (ROOT / name).exists()]
