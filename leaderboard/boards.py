@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -20,6 +20,7 @@ __all__ = ["Board", "Entry", "Key", "Measured", "make_boards"]
 
 Key = tuple[str, int, str]
 """Task, seed, protocol."""
+S = TypeVar("S", TaskSpec, ProtocolSpec, ReferenceModel | TorchModuleModel)
 _TEXTS = {"title", "description", "cite"}
 _MODEL: TypeAdapter[ReferenceModel | TorchModuleModel] = TypeAdapter(ModelSpec)
 
@@ -167,30 +168,43 @@ def make_boards(records: Records) -> list[Board]:
 
 
 def _validated(folder: int, record: SuiteRecord, refused: list[Refused]) -> Measured | None:
+    """The record with its specs; without the models whose specs are not valid, and None if the suite itself is not."""
     where = f"suites/{record.suite['name']}-{record.identity}.json"
     try:
         found = Measured(
             folder,
             record,
             SuiteSpec.model_validate(record.suite),
-            {name: TaskSpec.model_validate(spec) for name, spec in record.tasks.items()},
-            {name: ProtocolSpec.model_validate(spec) for name, spec in record.protocols.items()},
-            {name: _MODEL.validate_python(spec) for name, spec in record.models.items()},
+            {name: _named(name, TaskSpec.model_validate(spec)) for name, spec in record.tasks.items()},
+            {name: _named(name, ProtocolSpec.model_validate(spec)) for name, spec in record.protocols.items()},
+            {},
         )
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        refused.append(Refused(where, f"its {error.title} spec is not valid: {place}: {first['msg']}"[:300]))
+    except ValueError as error:
+        refused.append(Refused(where, _in_words(error)))
         return None
-    named = [*found.tasks.items(), *found.protocols.items(), *found.models.items()]
-    for name, spec in named:
-        if spec.name != name or not is_name(name):
-            refused.append(Refused(where, f"the spec under {name!r:.80} is named {spec.name!r:.80}"))
-            return None
     if not found.tasks or not found.protocols:
         refused.append(Refused(where, "it names no tasks or no protocols"))
         return None
+    for name, spec in record.models.items():
+        try:
+            found.models[name] = _named(name, _MODEL.validate_python(spec))
+        except ValueError as error:
+            refused.append(Refused(where, f"the model {name!r:.80}: {_in_words(error)}"))
     return found
+
+
+def _named(name: str, spec: S) -> S:
+    if spec.name != name or not is_name(name):
+        raise ValueError(f"the spec under {name!r:.80} is named {spec.name!r:.80}")
+    return spec
+
+
+def _in_words(error: ValueError) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"its {error.title} is not valid: {place}: {first['msg']}"[:300]
 
 
 def _by_size(found: Measured) -> tuple[int, int, int, str]:

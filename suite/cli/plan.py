@@ -49,7 +49,7 @@ def plan(
         number = workers or default_workers(len(pending))
         left = estimator.remaining(pending, number)
         typer.echo(
-            f"time left with {number} workers: "
+            f"time left with {number} worker{'s' * (number > 1)}: "
             + ("unknown (nothing similar is finished yet)" if left is None else f"about {duration(left)}")
         )
 

@@ -69,10 +69,16 @@ class Resamples:
         self.weights = _multiplicities(n, draws, rng)
 
     def means(self, values: NDArray[Any]) -> Float64:
-        """Mean over the sequences in every resample: values (…, n) to (draws, …)."""
-        flat = np.asarray(values, np.float32).reshape(-1, self.n)
-        means = (self.weights @ flat.T).astype(np.float64) / self.n
-        return means.reshape(self.draws, *np.shape(values)[:-1])
+        """Mean over the sequences in every resample: values (…, n) to (draws, …).
+
+        Values (…, m) of the first m sequences alone are averaged over those of them that are in the resample; NaN where
+        none is.
+        """
+        m = values.shape[-1]
+        weights = self.weights[:, :m]
+        total = weights.sum(axis=1, dtype=np.float64)[:, None]
+        sums = (weights @ np.asarray(values, np.float32).reshape(-1, m).T).astype(np.float64)
+        return (sums / np.where(total > 0, total, np.nan)).reshape(self.draws, *values.shape[:-1])
 
 
 def percentile_interval(
@@ -111,7 +117,8 @@ def expanded_level(units: int, level: float = 0.95) -> float:
     """The level at which a percentile interval of few units covers about as often as a t interval would.
 
     Percentile intervals of n units are too narrow by √((n−1)/n), and use the normal where t belongs: with five seeds
-    they cover in about 84 % of runs, and at this level in about 93 %. Source: Hesterberg 2015, The American Statistician 69 (4), 3.3.
+    they cover in about 84 % of runs, and at this level in about 93 %. Source: Hesterberg 2015, The American
+    Statistician 69 (4), section 3.3.
     """
     # Imported where it is used, and without types: SciPy has none.
     stats: Any = importlib.import_module("scipy.stats")

@@ -64,9 +64,11 @@ class AblatedModel:
         Scored positions a sequence.
     clean : int64 array (n,)
         Right positions a sequence, without any ablation.
+    random_n : int
+        Sequences that random subspaces are measured on: the first of them, or all.
     """
 
-    def __init__(self, cell: CellView, *, first: int, random_draws: int) -> None:
+    def __init__(self, cell: CellView, *, first: int, random_draws: int, random_sequences: int | None) -> None:
         self._cell = cell
         self._first = first
         self._random_draws = random_draws
@@ -76,26 +78,32 @@ class AblatedModel:
         self._tokens = batch.tokens
         self._y = batch.states[cell.task.target][:, first:]
         self.n, self.scored = self._y.shape
+        self.random_n = min(self.n, random_sequences or self.n)
         self.clean = self._count(cell.logits("evaluate", length))
 
     def ablated(self, site: str, basis_KD: Float64, fill_D: Float64) -> Int:
         """Right positions a sequence (n,) with the basis ablated at the site, at all positions."""
-        with self._cell.adapter.edit({site: ablation_edit(basis_KD, fill_D)}):
-            return self._count(self._cell.adapter.logits(self._tokens))
+        return self._ablated(site, basis_KD, fill_D, self.n)
 
     def random(self, site: SiteData, rank: int, fill: Fill) -> Int:
-        """The same, (random_draws, n), for random subspaces of a rank; once for all rulers of that rank and fill."""
+        """The same, (random_draws, random_n), for random subspaces, once for all rulers of a rank and fill."""
         key = (site.name, rank, fill)
         if key not in self._random:
             width = site.train.shape[-1]
             # The same subspaces at every site: their luck must not decide which site looks most causal.
             rng = self._cell.rng(f"causal.random.{width}.{rank}")
             bases = [random_basis(rank, width, rng) for _ in range(self._random_draws)]
-            self._random[key] = np.stack([self.ablated(site.name, basis, site.fill(fill)) for basis in bases])
+            self._random[key] = np.stack(
+                [self._ablated(site.name, basis, site.fill(fill), self.random_n) for basis in bases]
+            )
         return self._random[key]
 
+    def _ablated(self, site: str, basis_KD: Float64, fill_D: Float64, n: int) -> Int:
+        with self._cell.adapter.edit({site: ablation_edit(basis_KD, fill_D)}):
+            return self._count(self._cell.adapter.logits(self._tokens[:n]))
+
     def _count(self, logits: FloatArray) -> Int:
-        return (predictions(logits)[:, self._first :] == self._y).sum(axis=1)
+        return (predictions(logits)[:, self._first :] == self._y[: len(logits)]).sum(axis=1)
 
 
 def ruler_basis(ruler: Ruler, site: SiteData, labels: Labels, settings: ProbeSettings) -> tuple[Float64, bool]:

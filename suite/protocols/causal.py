@@ -65,6 +65,8 @@ class Params(ProbeParams):
     """The rulers to measure with."""
     random_draws: int = Field(default=8, ge=8, le=1000)
     """Random subspaces of the same rank and fill, for the control."""
+    random_sequences: int | None = Field(default=None, ge=2)
+    """Sequences of `evaluate` that the control is measured on: so many of the first, or all."""
     causal_within: float = Field(default=0.005, ge=0.0, le=1.0)
     """Sites whose effect is this close to the largest one, as a share of accuracy, count as tied with it."""
     held_from: float = Field(default=0.5, ge=0.0, le=1.0)
@@ -113,7 +115,9 @@ def _set_up(cell: CellView, params: Params) -> _Bench:
         SiteData(name, train, test, score_site(train, test, labels, params.settings("site")))
         for name, (train, test) in site_activations(cell, labels).items()
     )
-    model = AblatedModel(cell, first=params.min_position, random_draws=params.random_draws)
+    model = AblatedModel(
+        cell, first=params.min_position, random_draws=params.random_draws, random_sequences=params.random_sequences
+    )
     rng = cell.rng("causal.resamples")
     of_random = Resamples(params.random_draws, rng, params.draws).weights / params.random_draws
     return _Bench(
@@ -164,27 +168,28 @@ def _measure_site(bench: _Bench, ablation: Ablation, site: SiteData) -> _SiteRow
 
 def _unmeasured(bench: _Bench, at: Mapping[str, Coordinate], reason: str) -> _SiteRow:
     bench.outcome.readings += [undefined(metric, reason, at=at) for metric in SITE_METRICS]
-    nothing = np.full(bench.model.n, -1, np.int64)
-    return _SiteRow((nothing, nothing, np.full(len(bench.labels.test), -1, np.int64)), None)
+    sizes = (bench.model.n, bench.model.random_n, bench.test.n)
+    correct, random, refit = (np.full(size, -1, np.int64) for size in sizes)
+    return _SiteRow((correct, random, refit), None)
 
 
 def _drops(bench: _Bench, at: Mapping[str, Coordinate], ablated: Int, random: Int, converged: bool) -> _Effect:
     """drop, random_drop and effect of one site, paired over sequences; random subspaces are resampled too."""
-    model, n = bench.model, bench.model.n
-    shares = np.concatenate([model.clean[None], ablated[None], random]) / model.scored
-    means, draws = shares.mean(axis=1), bench.evaluate.means(shares)
-    random_draws = (draws[:, 2:] * bench.draws_of_random).sum(axis=1)
-    values = {
-        "drop": (means[0] - means[1], draws[:, 0] - draws[:, 1]),
-        "random_drop": (means[0] - means[2:].mean(), draws[:, 0] - random_draws),
-        "effect": (means[2:].mean() - means[1], random_draws - draws[:, 1]),
-    }
-    for metric, (value, value_draws) in values.items():
-        sound = converged or metric == "random_drop"
-        reading = estimate(metric, 100 * float(value), 100 * value_draws, at=at, n=n, exact=(0.0,), converged=sound)
+    model = bench.model
+    lost = (model.clean - ablated) / model.scored
+    lost_at_random = (model.clean[: model.random_n] - random) / model.scored
+    drop, random_drop = float(lost.mean()), float(lost_at_random.mean())
+    drop_draws = bench.evaluate.means(lost)
+    random_draws = (bench.evaluate.means(lost_at_random) * bench.draws_of_random).sum(axis=1)
+    effect = _Effect(drop - random_drop, drop_draws - random_draws, converged)
+    for metric, value, draws, n, sound in (
+        ("drop", drop, drop_draws, model.n, converged),
+        ("random_drop", random_drop, random_draws, model.random_n, True),
+        ("effect", effect.value, effect.draws, model.random_n, converged),
+    ):
+        reading = estimate(metric, 100 * value, 100 * draws, at=at, n=n, exact=(0.0,), converged=sound)
         bench.outcome.readings.append(reading)
-    value, value_draws = values["effect"]
-    return _Effect(float(value), value_draws, converged)
+    return effect
 
 
 def _refit(bench: _Bench, at: Mapping[str, Coordinate], site: SiteData, basis_KD: Float64, fill_D: Float64) -> Int:
@@ -217,15 +222,15 @@ def _gap_readings(bench: _Bench, ablation: Ablation, effects: list[_Effect | Non
     if depth < 1:
         return [undefined(metric, "no_block", at=at) for metric in GAP_METRICS]
     largest = max(found, key=lambda effect: effect.value, default=None)
-    if largest is None or not _above_zero(largest, bench.model.n):
+    if largest is None or not _above_zero(largest, bench.model.random_n):
         return [undefined(metric, "no_causal_site", at=at) for metric in GAP_METRICS]
     never = np.full(bench.params.draws, -np.inf)
     draws_BS = np.stack(_by_site(effects, held_S, lambda effect: effect.draws, never), axis=1)
     causal, causal_draws = (summaries.best_site(v, bench.params.causal_within) for v in (np.array(values_S), draws_BS))
     best, best_draws = (summaries.best_site(v, bench.params.best_within) for v in (profile.accuracy, profile.draws))
     converged = profile.converged and all(effect.converged for effect in found)
-    n = min(bench.model.n, bench.test.n)
-    readings = [word("causal_site", bench.sites[int(causal)].name, at=at, n=bench.model.n, converged=converged)]
+    n = min(bench.model.random_n, bench.test.n)
+    readings = [word("causal_site", bench.sites[int(causal)].name, at=at, n=n, converged=converged)]
     for metric, value, draws in (
         ("causal_site_index", float(causal), causal_draws.astype(np.float64)),
         ("gap", float(best - causal), (best_draws - causal_draws).astype(np.float64)),

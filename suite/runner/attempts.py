@@ -48,8 +48,8 @@ class _Attempt:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> bool:
-        # Ctrl-C is no Exception; a full disk or a stopped run is the same for all cells.
-        if not isinstance(error, Exception) or isinstance(error, StoreError | RunStopped):
+        # Ctrl-C goes on, and so does what is the same for all cells; a user's code that calls sys.exit() does not.
+        if not isinstance(error, Exception | SystemExit) or isinstance(error, StoreError | RunStopped):
             return False
         failure = Failure(stage=self.stage, protocol=self.protocol, message=explain(error), time=now())
         self.attempts.failures.append(failure)
@@ -57,12 +57,12 @@ class _Attempt:
         return True
 
 
-def _is_memory(error: Exception) -> bool:
+def _is_memory(error: BaseException) -> bool:
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return named or "can't allocate memory" in str(error)
 
 
-def explain(error: Exception) -> str:
+def explain(error: Exception | SystemExit) -> str:
     """The message of an error, in words; for one that nobody foresaw, its type and the line it came from."""
     if isinstance(error, LayerstateError):
         return str(error)

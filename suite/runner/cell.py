@@ -108,13 +108,13 @@ class Worker:
     def _make(self, cell: Cell, attempts: Attempts) -> tuple[CellRecord, View] | None:
         """Check the model, train the cell and write its files; None if the check failed."""
         task = load_task_of(cell.task)
-        adapter = self._build(cell, task)
         conforms = False
         with attempts.attempt("conformance"):
-            self._expect_conforming(cell, task, adapter)
+            self._expect_conforming(cell, task)
             conforms = True
         if not conforms:
             return None
+        adapter = self._build(cell, task)
         reset_peak_memory(adapter.device)
         trained = self._train(cell, task, adapter)
         weights = self._store.weights_path(cell.identity)
@@ -167,12 +167,12 @@ class Worker:
     def _build(self, cell: Cell, task: Task) -> Adapter:
         return build_model(cell.model, task, cell.seed, self._device)
 
-    def _expect_conforming(self, cell: Cell, task: Task, adapter: Adapter) -> None:
-        """Raise unless the model passes the conformance check; looked at once a model."""
+    def _expect_conforming(self, cell: Cell, task: Task) -> None:
+        """Raise unless the model conforms; looked at once a model, on a copy that is never trained."""
         key = canonical(cell.specs()["model"])
         if key not in self._conforms:
             self._doing("checking the model")
-            results = check_adapter(adapter, task, cell.task_spec.lengths.train)
+            results = check_adapter(self._build(cell, task), task, cell.task_spec.lengths.train)
             self._conforms[key] = " ".join(result.message for result in results if not result.passed)
         if self._conforms[key]:
             raise CellFailed(f"The model {cell.model.name} does not conform: {self._conforms[key]}")

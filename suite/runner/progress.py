@@ -73,11 +73,14 @@ class Board:
     expected: Mapping[str, float] = field(default_factory=dict[str, float])
     done: int = 0
     failed: int = 0
+    waiting: bool = False
     rows: dict[int, Row] = field(default_factory=dict[int, Row])
     started: float = field(default_factory=time.monotonic)
 
     def hear(self, event: Event) -> None:
         """Take in one event."""
+        if isinstance(event, CellStarted | CellWaits):
+            self.waiting = isinstance(event, CellWaits)
         if isinstance(event, CellStarted):
             self.rows[event.worker] = Row(event.cell, time.monotonic())
         elif isinstance(event, CellEnded):
@@ -163,7 +166,7 @@ def table(board: Board, width: int) -> RenderableType:
         ]
         rows.add_row(*cells[: len(rows.columns)])
     if not board.rows and board.done < board.total:
-        rows.add_row(Text("starting"))
+        rows.add_row(Text("another run works on what is left; waiting" if board.waiting else "starting"))
     bar = ProgressBar(total=max(1, board.total), completed=board.done, width=min(40, width // 3))
     head = Table.grid(padding=(0, 1))
     head.add_column()

@@ -170,6 +170,14 @@ def test_a_suite_with_an_invalid_spec_is_named_and_the_others_stand(run: Path, t
     assert any("TaskSpec" in refused.why for refused in records.refused)
 
 
+def test_a_model_with_an_invalid_spec_is_named_and_the_others_stand(run: Path) -> None:
+    path = next((run / "suites").glob("*.json"))
+    change_json(path, lambda record: record["models"]["gru"]["architecture"].update(width="wide"))
+    records = read_records([run])
+    assert [entry.name for entry in make_site(records).boards[0].entries] == ["lstm"]
+    assert any("the model 'gru'" in refused.why and "width" in refused.why for refused in records.refused)
+
+
 def test_a_folder_of_run_folders_is_read_as_all_of_them(run: Path) -> None:
     assert len(read_records([run.parent]).results) == KEPT + 1
 

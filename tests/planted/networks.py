@@ -159,6 +159,14 @@ def spread(classes: int, code_CK: Tensor) -> Network:
     return Network(stem, {1: writes_code(memory, code_CK, along_KD)}, reads_code(code_CK, along_KD))
 
 
+def unused_copy() -> Network:
+    """A readable copy from block 1 on, and a head that reads nuisance along another direction, so it is at chance."""
+    memory, code_CK, (copy_D, other_D) = Memory(2), simplex(2), directions(2)
+    return Network(
+        plain_stem(memory), {1: writes_code(memory, code_CK, copy_D[None])}, reads_code(code_CK, other_D[None])
+    )
+
+
 def hidden_sign(memory: Memory, scale: float = 2.0) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
     """A code that no linear probe reads: a random sign r along one direction and r·state along another.
 

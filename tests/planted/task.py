@@ -41,7 +41,7 @@ class RunningSum:
         return Batch(tokens, {"sum": np.cumsum(tokens % classes, axis=1) % classes})
 
 
-def task_spec(classes: int, *, train: int = 600, test: int = 400, evaluate: int = 400) -> TaskSpec:
+def task_spec(classes: int, *, train: int = 400, test: int = 300, evaluate: int = 300) -> TaskSpec:
     return TaskSpec.model_validate(
         {
             "kind": "task",

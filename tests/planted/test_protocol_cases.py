@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from layerstate.suite.protocols import BUILT_IN, CellView, Outcome, load_protocol
-from layerstate.suite.protocols.probing import Labels, ProbeParams, score_site
+from layerstate.suite.protocols.probing import Labels, ProbeParams, labels_of, score_site
 from layerstate.suite.runner.view import View
 from layerstate.suite.spec.schema import ProtocolSpec
 from layerstate.tasks import Batch
@@ -189,10 +190,22 @@ def test_one_sequence_to_score_on_gives_values_without_intervals() -> None:
 
 
 def test_probes_are_fitted_on_no_more_positions_than_asked(view: CellView) -> None:
-    few = outcome(view, "probe_profile", max_positions=40)
-    many = outcome(view, "probe_profile")
-    at = {"site": "block.1", "variable": "sum", "control": "trained"}
-    assert value(few, "accuracy", **at) < value(many, "accuracy", **at)
+    few, all_of_them = (labels_of(view, "sum", ProbeParams(max_positions=most)) for most in (40, 10**6))
+    assert len(few.train) == len(few.index) == 40
+    assert len(all_of_them.train) == LENGTH * len(view.data("probe_train", LENGTH))
+    np.testing.assert_array_equal(view.data("probe_train", LENGTH).states["sum"].reshape(-1)[few.index], few.train)
+
+
+def test_a_control_on_fewer_sequences_estimates_the_same(view: CellView) -> None:
+    every, few = (outcome(view, "causal", ablations=ONLY_MEANS, random_sequences=some) for some in (None, 100))
+    assert few.arrays["random/means/mean"].shape == (5, 100)
+    np.testing.assert_array_equal(few.arrays["correct/means/mean"], every.arrays["correct/means/mean"])
+    for site in view.adapter.sites:
+        assert value(few, "effect", site=site, **MEANS) == pytest.approx(
+            value(every, "effect", site=site, **MEANS), abs=1
+        )
+    assert reading(few, "effect", site="block.1", **MEANS).n == 100
+    assert reading(few, "causal_site", **MEANS).value == "block.1"
 
 
 def test_positions_before_the_first_are_neither_fitted_nor_scored(view: CellView) -> None:

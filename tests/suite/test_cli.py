@@ -172,7 +172,7 @@ def test_plan_shows_what_is_cached_and_how_long_the_rest_takes(workshop: Any) ->
     assert re.search(r"^tiny +parity8 +0 .* done +behaviour +– +–$", done.stdout, re.MULTILINE)
     assert re.search(r"^tiny +parity8 +1 .* to train +– +behaviour +\d+ s$", done.stdout, re.MULTILINE)
     assert "2 cells, 2 measurements: 1 done" in done.stdout
-    assert re.search(r"time left with 1 workers: about \d+ s", done.stdout)
+    assert re.search(r"time left with 1 worker: about \d+ s", done.stdout)
 
 
 def test_out_is_by_default_named_after_the_suite(workshop: Any, monkeypatch: pytest.MonkeyPatch) -> None:

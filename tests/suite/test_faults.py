@@ -23,7 +23,7 @@ PATIENCE = 120.0
 
 # Children of a fork server have torch loaded already, and no threads of pytest in them: they start in milliseconds.
 FORKED = multiprocessing.get_context("forkserver")
-FORKED.set_forkserver_preload(["layerstate.suite.runner.cell"])
+FORKED.set_forkserver_preload(["layerstate.suite.runner.cell", "torch._dynamo"])  # the latter by the first optimiser
 
 
 def until(condition: Callable[[], Any], what: str) -> None:

@@ -97,6 +97,14 @@ def test_five_seeds_are_few_and_the_expanded_level_says_how_few() -> None:
     assert 0.90 <= coverage(draws, means, 0.7, 5, level=expanded_level(5)) <= 0.97
 
 
+def test_the_first_sequences_alone_are_averaged_over_those_in_the_resample() -> None:
+    values = np.random.default_rng(0).random(60)
+    resamples = Resamples(60, np.random.default_rng(1), draws=50)
+    masked = np.stack([values * (np.arange(60) < 20), np.arange(60) < 20])
+    sums = resamples.means(masked)
+    np.testing.assert_allclose(resamples.means(values[:20]), sums[:, 0] / sums[:, 1], rtol=1e-5)
+
+
 def test_hierarchical_draws_keep_columns_paired_and_seeds_apart() -> None:
     values = [np.stack([np.arange(10), 2 * np.arange(10)], axis=1) + 100 * seed for seed in range(3)]
     for shared in (True, False):

@@ -175,6 +175,14 @@ def test_one_protocols_failure_ends_no_other_and_is_tried_again(workshop: Any) -
     assert {result.protocol for result in read_results(workshop.out)} == {"behaviour", "mine"}
 
 
+def test_a_users_code_that_calls_exit_fails_its_cell_and_not_the_run(workshop: Any) -> None:
+    workshop.protocol("raise SystemExit(7)")
+    workshop.suite(protocols=["./mine_protocol.yaml", "behaviour"])
+    assert workshop.run().exit_code == 3
+    assert [result.protocol for result in read_results(workshop.out)] == ["behaviour"]
+    assert "SystemExit: 7" in workshop.failures()[0]["message"]
+
+
 def test_debug_shows_the_traceback_of_a_failure(workshop: Any) -> None:
     workshop.protocol("raise KeyError('deep down')")
     workshop.suite(protocols=["./mine_protocol.yaml"], headline="mine.answer", gate={"metric": "mine.answer"})
