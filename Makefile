@@ -23,7 +23,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	touch $@
 
 test: install
-	$(BIN)/python -m pytest --ignore tests/benchmarks --numprocesses auto
+	$(BIN)/python -m pytest --ignore tests/benchmarks --numprocesses auto --dist loadscope
 
 lint: install
 	$(BIN)/ruff check .

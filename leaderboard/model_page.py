@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..suite.spec.dump import dump_yaml, resolved_values
@@ -20,6 +20,8 @@ from .text import signed
 
 __all__ = ["MetricTable", "ModelView", "TaskMetrics", "metric_tables", "model_view"]
 
+_EMPTY = Cell("", None)
+"""Where a metric has no such place: retention at the training length, say."""
 _SPREAD = ("site", "length", "step", "rank")
 
 
@@ -145,13 +147,10 @@ def metric_tables(estimates: Estimates, board: Board, entry: Entry, task: str, p
         for name, where in mine:
             rest = tuple(pair for pair in where if pair[0] != across)
             if (name, rest) not in rows:
-                rows[name, rest] = [
-                    cell_of(
-                        estimates.get(task, f"{protocol}.{name}", _at(rest, across, column)), absent="not given here"
-                    )
-                    for column in columns
-                ]
-        tables.append(MetricTable(across, [str(column) for column in columns], _named(rows, board, protocol)))
+                found = [estimates.get(task, f"{protocol}.{name}", _at(rest, across, column)) for column in columns]
+                rows[name, rest] = [_EMPTY if estimate is None else cell_of(estimate) for estimate in found]
+        heads = [str(column) if across in ("", "site") else f"{across} {column}" for column in columns]
+        tables.append(MetricTable(across, heads, _named(rows, board, protocol)))
     return tables
 
 
@@ -165,13 +164,12 @@ def _spread_of(where: At) -> str:
 
 
 def _columns(across: str, places: Sequence[At], sites: Sequence[str]) -> list[str | int]:
+    """The values of a coordinate: sites in the model's order, numbers by size."""
     found = {value for where in places for name, value in where if name == across}
-    order: Callable[[str | int], tuple[bool, float, str]]
     if across == "site":
-        order = lambda value: (value not in sites, sites.index(str(value)) if value in sites else 0, str(value))  # noqa: E731
-    else:
-        order = lambda value: (isinstance(value, str), 0 if isinstance(value, str) else value, str(value))  # noqa: E731
-    return sorted(found, key=order)
+        order = {name: index for index, name in enumerate(sites)}
+        return sorted(found, key=lambda value: (order.get(str(value), len(order)), str(value)))
+    return sorted(found, key=lambda value: (isinstance(value, str), 0 if isinstance(value, str) else value, str(value)))
 
 
 def _named(

@@ -17,6 +17,10 @@ def take(site: Path, picture: Path, *, scheme: str, width: int, page_name: str, 
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         raise SystemExit("No Chromium was found; on Debian, `apt-get install chromium` provides one.")
+    if not (site / page_name).is_file():
+        raise SystemExit(
+            f"{site / page_name} is not there; `layerstate leaderboard build RUN --out {site}` makes a site."
+        )
     picture.parent.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])

@@ -16,7 +16,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 from layerstate.leaderboard import build_site
 
-from tests.leaderboard.synthetic import FIVE, Faults, Planned, write_run
+from tests.leaderboard.simulated import Faults, Planned
+from tests.leaderboard.synthetic import FIVE, write_run
 
 PAYLOAD = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'><b>&{{7*7}}\u202e\u200bjavascript:alert(3)"
 ZERO = Planned("zero", "Guesses far out", "gru", {"*": 0.98}, {"*": 0.0})

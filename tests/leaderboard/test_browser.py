@@ -66,7 +66,7 @@ def _sorted_as_python(values: list[str | None], is_text: bool, descending: bool)
 
 
 def _clicked(page: Any) -> list[dict[str, Any]]:
-    """Click every sortable column twice: the direction after each click, and the sort keys before and after, by body."""
+    """Click every sortable column twice: the direction after each click, and the sort keys before and after."""
     return page.evaluate(
         """() => {
             const keys = (table, column) => [...table.tBodies].map((body) => [...body.rows]

@@ -16,6 +16,9 @@ from layerstate.leaderboard.read import SiteError, read_records
 from layerstate.leaderboard.render import Renderer
 from layerstate.leaderboard.site import make_site
 from layerstate.leaderboard.text import clean, linked, number
+from layerstate.suite.runner.files import render
+from layerstate.suite.runner.plan import make_plan, suite_record
+from layerstate.suite.spec.load import resolve_suite
 from ruamel.yaml import YAML
 
 from tests.leaderboard.conftest import change_json
@@ -199,3 +202,14 @@ def test_a_mean_over_seeds_says_how_many_had_a_number(tmp_path: Path) -> None:
     )
     assert found is not None
     assert (found.value, found.seeds, found.asked, found.status) == (1.0, 2, 3, "undefined")
+
+
+def test_every_model_of_a_suite_as_the_plan_records_it_is_on_the_board(tmp_path: Path) -> None:
+    resolved = resolve_suite("quick")
+    record = suite_record(make_plan(resolved))
+    for room in ("suites", "results"):
+        (tmp_path / "run" / room).mkdir(parents=True)
+    (tmp_path / "run" / "suites" / f"quick-{record.identity}.json").write_bytes(render(record))
+    site = make_site(read_records([tmp_path / "run"]))
+    assert site.refused == []
+    assert {entry.name for entry in site.boards[0].entries} == set(resolved.models)

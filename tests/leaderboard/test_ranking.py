@@ -14,7 +14,8 @@ from layerstate.leaderboard.site import Site, make_site
 from layerstate.suite.spec.results import PackedArray
 
 from tests.leaderboard.conftest import change_json
-from tests.leaderboard.synthetic import FIVE, Faults, Planned, write_run
+from tests.leaderboard.simulated import Faults, Planned
+from tests.leaderboard.synthetic import FIVE, write_run
 
 
 def _model(name: str, far: float, **other: Any) -> Planned:
