@@ -13,6 +13,7 @@ import numpy as np
 from ...tasks.errors import LayerstateError
 from ..measure.chance import majority_by_position
 from ..protocols import Outcome, Reading, load_protocol
+from ..spec.dump import resolved_values
 from ..spec.load import Located
 from ..spec.results import CellRecord, GateReading, Metric, PackedArray, Result, Status
 from ..spec.schema import Gate, ProtocolSpec
@@ -129,7 +130,7 @@ class Measurer:
         spec = cast("ProtocolSpec", measurement.protocol.spec)
         specs: dict[Literal["model", "task", "training", "protocol"], dict[str, Any]] = {
             **self._cell.specs(),
-            "protocol": spec.model_dump(mode="json"),
+            "protocol": resolved_values(spec),
         }
         return Result(
             identity=measurement.identity,
@@ -221,9 +222,12 @@ def _status(reading: Reading, value: float | str | None, gate: GateReading | Non
     if value is None and reading.status == "ok":
         said = "no value" if reading.value is None else f"the protocol gave {reading.value}"
         return "undefined", reading.reason or said
-    if reading.status == "ok" and gate is not None and not gate.passed:
+    if value is not None and gate is not None and not gate.passed:
+        # Whatever else is wrong with a number, below the gate it may not be used at all.
         shown = "undefined" if gate.value is None else f"{gate.value:.3f}"
-        return "below_gate", f"{gate.metric} at length {gate.at_length} is {shown}, below {gate.at_least:g}"
+        below = f"{gate.metric} at length {gate.at_length} is {shown}, below {gate.at_least:g}"
+        also = "" if reading.status == "ok" else f"; also {reading.status}"
+        return "below_gate", below + also
     return reading.status, reading.reason
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 from ...adapters import adapter_version, source_digest
 from ...tasks import family_source_digest, load_task
 from ..protocols import load_protocol
+from ..spec.dump import resolved_values
 from ..spec.identity import MEASURES, TRAINS, cell_identity, digest, measurement_identity, part, suite_identity
 from ..spec.load import Located, ResolvedSuite, resolve_suite
 from ..spec.results import CellKey, SuiteRecord
@@ -72,9 +73,9 @@ class Cell:
     def specs(self) -> dict[CellPart, dict[str, Any]]:
         """The specs that made it, as plain values."""
         return {
-            "model": self.model.spec.model_dump(mode="json"),
-            "task": self.task.spec.model_dump(mode="json"),
-            "training": self.training.model_dump(mode="json"),
+            "model": resolved_values(self.model.spec),
+            "task": resolved_values(self.task.spec),
+            "training": resolved_values(self.training),
         }
 
     def expect_unchanged(self) -> None:
@@ -126,10 +127,10 @@ def suite_record(plan: Plan) -> SuiteRecord:
     suite = resolved.suite
     return SuiteRecord(
         identity=suite_identity(suite, _questions(resolved)),
-        suite=suite.model_dump(mode="json"),
-        tasks={name: task.spec.model_dump(mode="json") for name, task in resolved.tasks.items()},
-        models={name: model.spec.model_dump(mode="json") for name, model in resolved.models.items()},
-        protocols={name: protocol.spec.model_dump(mode="json") for name, protocol in resolved.protocols.items()},
+        suite=resolved_values(suite),
+        tasks={name: resolved_values(task.spec) for name, task in resolved.tasks.items()},
+        models={name: resolved_values(model.spec) for name, model in resolved.models.items()},
+        protocols={name: resolved_values(protocol.spec) for name, protocol in resolved.protocols.items()},
         cells=[cell.key for cell in whole.cells],
         measurements=[
             {"identity": each.identity, "cell": cell.identity, "protocol": each.protocol.name}

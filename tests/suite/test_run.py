@@ -339,7 +339,7 @@ def test_a_missing_number_is_null_with_a_reason(value: float | None) -> None:
     assert metric.reason
 
 
-def test_below_the_gate_keeps_a_true_zero_and_other_statuses() -> None:
+def test_below_the_gate_hides_every_number_keeps_a_true_zero_and_says_what_else_is_wrong() -> None:
     zero, converged, missing = to_metrics(
         [
             Reading("drop", 0.0),
@@ -350,7 +350,8 @@ def test_below_the_gate_keeps_a_true_zero_and_other_statuses() -> None:
         BELOW,
     )
     assert (zero.value, zero.status) == (0.0, "below_gate")
-    assert (converged.status, converged.reason) == ("not_converged", "slow")
+    assert converged.status == "below_gate"
+    assert "also not_converged" in (converged.reason or "")
     assert (missing.status, missing.reason) == ("undefined", "no_causal_site")
 
 
