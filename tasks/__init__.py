@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .base import Batch, IntArray, Task
     from .errors import TaskError
-    from .families import ENTRY_POINTS, families, family_source_digest, load_task
+    from .registry import ENTRY_POINTS, families, family_source_digest, load_task
     from .splits import SPLITS, Seed, SplitSampler, digest, draw, split_of
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Imported when asked for: reading and checking specs needs the errors, not numpy.
-    for module in ("errors", "base", "families", "splits"):
+    for module in ("errors", "base", "registry", "splits"):
         found = import_module(f".{module}", __name__)
         if name in getattr(found, "__all__", ()):
             return getattr(found, name)

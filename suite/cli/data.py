@@ -31,3 +31,27 @@ def digest(
         for split, length, n, value in measuring_digests(located)
     ]
     typer.echo(aligned(["task", "split", "length", "n", "sha256"], rows))
+
+
+@app.command()
+def download(
+    tasks: Annotated[list[str], typer.Argument(metavar="TASK…", help="Built-in tasks, or paths of YAML files.")],
+) -> None:
+    """Fetch the data sets that tasks read, once, and print what they hold.
+
+    Put the sha256 into the task's params to pin it.
+    """
+    from ..runner.digests import read_source
+    from ..runner.tables import aligned
+    from ..spec.load import find_spec, validate_deep
+
+    rows: list[list[str]] = []
+    for located in [validate_deep(find_spec("task", task)) for task in tasks]:
+        source = read_source(located)
+        if source is None:
+            typer.echo(f"{located.name} is made by its generator: there is nothing to download", err=True)
+        else:
+            counts = [source.sequences, source.tokens, source.left_out]
+            rows.append([located.name, *(str(count) for count in counts), source.sha256])
+    if rows:
+        typer.echo(aligned(["task", "sequences", "tokens", "left out", "sha256"], rows))

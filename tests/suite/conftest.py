@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -154,6 +155,7 @@ class Workshop:
             stderr=subprocess.PIPE,
             text=True,
             cwd=self.root,
+            preexec_fn=_hear_ctrl_c,
             **options,
         )
 
@@ -199,3 +201,8 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 def workshop(tmp_path: Path) -> Workshop:
     return Workshop(tmp_path)
+
+
+def _hear_ctrl_c() -> None:
+    """A shell starts its background jobs deaf to Ctrl-C, and their children stay so."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -363,3 +363,13 @@ def test_a_pipe_that_closes_early_is_no_error() -> None:
     command = f"{sys.executable} -m layerstate list | head -1"
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
+
+
+def test_download_says_what_a_data_set_holds_and_when_there_is_none(workshop: Any) -> None:
+    from layerstate.tasks.code_data import embedded_functions
+
+    done = workshop.layerstate("data", "download", "code_depth_embedded", "parity")
+    assert done.exit_code == 0
+    assert "parity is made by its generator" in done.stderr
+    assert embedded_functions().digest() in done.stdout
+    assert str(len(embedded_functions().lengths)) in done.stdout

@@ -11,7 +11,7 @@ import pytest
 from layerstate.tasks import Batch, TaskError, digest, draw, families, family_source_digest, load_task
 from layerstate.tasks import families as families_function
 from layerstate.tasks.code_depth import CodeDepth
-from layerstate.tasks.families import _installed  # pyright: ignore[reportPrivateUsage]
+from layerstate.tasks.registry import _installed  # pyright: ignore[reportPrivateUsage]
 
 OWN_FAMILY = """
 import numpy as np
