@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..suite.measure.statistics import DRAWS
+from ..suite.measure.statistics import DRAWS, level_over_seeds
 from ..suite.spec.results import Metric, Status
 from .boards import Entry
 
@@ -149,7 +149,8 @@ def _intervals(groups: Sequence[Sequence[Metric]]) -> list[Interval]:
         )
         share, up, down = _resampling(seeds)
         drawn = values @ share + above @ up - below @ down
-        ends = (round(0.025 * DRAWS), DRAWS - 1 - round(0.025 * DRAWS))
+        outside = round((1 - level_over_seeds(seeds)) / 2 * DRAWS)
+        ends = (outside, DRAWS - 1 - outside)
         for index, row in zip(members, np.partition(drawn, ends, axis=1)[:, ends].tolist(), strict=True):
             found[index] = (row[0], row[1])
     return found

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 _SHARES = ((0.0, "chance"), (0.25, "0.25"), (0.5, "0.5"), (0.75, "0.75"), (1.0, "1"))
-_SKILL = Axis(-0.04, 1.0, _SHARES, "probe skill")
+_BELOW = ((-0.25, "−0.25"), (-0.5, "−0.5"), (-0.75, "−0.75"), (-1.0, "−1"))
 _CHANCE = Mark(0.0, strong=True)
 _TASK_DASHES = ((), (6, 2), (2, 2), (8, 2, 2, 2))
 
@@ -64,8 +64,8 @@ def profile_of_models(site: Site, board: Board, task: str, variable: str) -> Fig
     if not curves:
         return None
     names = max((entry.sites(task) for entry in shown), key=len)
-    height = max(240, 14 * len(shown) + 20)
-    frame = Frame(_site_axis(names, depth), _SKILL, width=max(330, 46 * depth), height=height, marks=(_CHANCE,))
+    height, axis = max(240, 14 * len(shown) + 20), _skill_axis(curves, "probe skill")
+    frame = Frame(_site_axis(names, depth), axis, width=max(330, 46 * depth), height=height, marks=(_CHANCE,))
     ends = "; ".join(f"{c.label} {c.points[-1].value:.2f}" for c in curves if c.role == "main")
     text = f"Probe skill for {variable} by site on {task}, {len(shown)} models. At the last site: {ends}."
     target = " (target)" if variable == board.tasks[task].target else ""
@@ -97,7 +97,8 @@ def profile_of_model(site: Site, board: Board, entry: Entry, task: str, variable
         note = f"best site {said.value}"
     if shaped is not None and shaped.value is not None:
         note += f"{' · ' if note else ''}{shaped.value}"
-    frame = Frame(_site_axis(sites, len(sites)), _SKILL, width=max(250, 40 * len(sites)), marks=tuple(marks))
+    axis = _skill_axis(curves, "probe skill")
+    frame = Frame(_site_axis(sites, len(sites)), axis, width=max(250, 40 * len(sites)), marks=tuple(marks))
     values = ", ".join(f"{name} {p.value:.2f}" for name, p in zip(sites, trained, strict=False))
     text = f"Probe skill of {entry.model.title} for {variable} by site on {task}: {values}."
     target = " (target)" if variable == board.tasks[task].target else ""
@@ -154,10 +155,12 @@ def skill_of_model(site: Site, board: Board, entry: Entry) -> Figure | None:
     if not curves:
         return None
     lengths = sorted({int(p.x) for curve in curves for p in curve.points})
-    trained = {spec.lengths.train for spec in board.tasks.values()}
-    marks = [_CHANCE] + [Mark(n, "trained here", upright=True) for n in sorted(trained)]
-    axis = Axis(-0.04, 1.0, _SHARES, "token skill")
-    frame = Frame(_length_axis(lengths), axis, width=300, height=200, marks=tuple(marks))
+    trained = sorted({spec.lengths.train for spec in board.tasks.values()})
+    # Words over several lengths would run into each other.
+    above, below = ("trained here", "") if len(trained) == 1 else ("", ", dotted: trained here")
+    marks = [_CHANCE] + [Mark(n, above, upright=True) for n in trained]
+    across, up = _length_axis(lengths, words=f"sequence length{below}"), _skill_axis(curves, "token skill")
+    frame = Frame(across, up, width=300, height=200, marks=tuple(marks))
     ends = "; ".join(f"{curve.label} {curve.points[-1].value:.2f} at {curve.points[-1].x:g}" for curve in curves)
     text = f"Token skill of {entry.model.title} by sequence length: {ends}."
     return Figure("Skill by sequence length", site.draw(line_chart(curves, frame), text))
@@ -299,10 +302,19 @@ def _site_axis(names: Sequence[str], depth: int) -> Axis:
     return Axis(-0.35, max(1, depth) - 0.65, ticks, "site")
 
 
-def _length_axis(lengths: Sequence[int], margin: float = 0.0) -> Axis:
+def _length_axis(lengths: Sequence[int], margin: float = 0.0, words: str = "sequence length") -> Axis:
     first, last = min(lengths), max(lengths)
     room = margin + 0.04 * max(1, last - first)
-    return Axis(first - room, last + room, [(float(n), str(n)) for n in lengths], "sequence length")
+    return Axis(first - room, last + room, [(float(n), str(n)) for n in lengths], words)
+
+
+def _skill_axis(curves: Iterable[Curve], title: str) -> Axis:
+    """From chance, or from below the smallest value under it, −1 at most, to 1."""
+    low = min((point.value for curve in curves for point in curve.points), default=0.0)
+    if low >= -0.04:
+        return Axis(-0.04, 1.0, _SHARES, title)
+    ticks = _BELOW[: math.ceil(min(1.0, -low) / 0.25)]
+    return Axis(ticks[-1][0], 1.0, (*_SHARES, *ticks), title)
 
 
 def _share_axis(low: float, title: str) -> Axis:

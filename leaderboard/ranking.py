@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..suite.measure.statistics import DRAWS, Resamples
+from ..suite.measure.statistics import DRAWS, Resamples, level_over_seeds
 from ..suite.spec.results import PackedArray, Result
 from .boards import Board, Entry
 
@@ -86,7 +86,8 @@ def rank(board: Board) -> Ranking:
     samples = _counted_samples(board) if board.suite.headline == COUNTED else _metric_samples(board)
     entries = [entry for entry in board.entries if entry.identity in samples]
     entries.sort(key=lambda entry: (-samples[entry.identity][0], entry.name, entry.identity))
-    differences = _differences([(entry.identity, *samples[entry.identity]) for entry in entries])
+    level = level_over_seeds(len(board.seeds))
+    differences = _differences([(entry.identity, *samples[entry.identity]) for entry in entries], level)
     leader: Entry | None = None
     for place, entry in enumerate(entries, start=1):
         if leader is None or differences[leader.identity, entry.identity].tells_apart:
@@ -95,27 +96,33 @@ def rank(board: Board) -> Ranking:
             entry.rank = leader.rank
     board.entries = entries + [entry for entry in board.entries if entry.rank is None]
     headlines = {
-        identity: Headline(point, *_ends(drawn[None])[0].tolist()) for identity, (point, drawn) in samples.items()
+        identity: Headline(point, *_ends(drawn[None], level)[0].tolist())
+        for identity, (point, drawn) in samples.items()
     }
     return Ranking(headlines, differences, board.suite.headline == COUNTED)
 
 
-def _differences(models: Sequence[tuple[str, float, NDArray[np.float64]]]) -> dict[tuple[str, str], Difference]:
+def _differences(
+    models: Sequence[tuple[str, float, NDArray[np.float64]]], level: float
+) -> dict[tuple[str, str], Difference]:
     """Every model minus every other, from their values and draws."""
     found: dict[tuple[str, str], Difference] = {}
     draws = np.array([drawn for _, _, drawn in models])
     for index, (one, value, drawn) in enumerate(models):
         later = models[index + 1 :]
-        for (other, minus, _), (low, high) in zip(later, _ends(drawn - draws[index + 1 :]).tolist(), strict=True):
+        for (other, minus, _), (low, high) in zip(
+            later, _ends(drawn - draws[index + 1 :], level).tolist(), strict=True
+        ):
             found[one, other] = Difference(value - minus, low, high)
             found[other, one] = Difference(minus - value, -high, -low)
     return found
 
 
-def _ends(draws: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The 95 % percentile interval of each row, (rows, 2)."""
+def _ends(draws: NDArray[np.float64], level: float) -> NDArray[np.float64]:
+    """The percentile interval of each row at a nominal level, (rows, 2)."""
     count = draws.shape[1]
-    ends = [round(0.025 * count), count - 1 - round(0.025 * count)]
+    outside = round((1 - level) / 2 * count)
+    ends = [outside, count - 1 - outside]
     return np.partition(draws, ends, axis=1)[:, ends]
 
 

@@ -1,7 +1,7 @@
 "use strict";
 // Sorts tables by their columns. Pages read the same without it.
 
-// Numbers as numbers, words by code point; a cell without data-v has no value and comes last, whichever way.
+// Numbers as numbers, words by code point; what has no value, or a word for a number, comes last, whichever way.
 function compare(a, b, descending) {
   if (a === null || b === null) return (a === null) - (b === null);
   const order = a < b ? -1 : a > b ? 1 : 0;
@@ -13,7 +13,7 @@ function valueOf(row, column, isText) {
   if (cell === undefined || cell.dataset.v === undefined) return null;
   if (isText) return cell.dataset.v;
   const number = Number(cell.dataset.v);
-  return Number.isNaN(number) ? cell.dataset.v : number;
+  return Number.isNaN(number) ? null : number;
 }
 
 function sortBy(table, header, descending) {

@@ -21,6 +21,7 @@ __all__ = [
     "SignFlip",
     "expanded_level",
     "hierarchical_means",
+    "level_over_seeds",
     "percentile_interval",
     "sign_flip_test",
 ]
@@ -126,6 +127,11 @@ def expanded_level(units: int, level: float = 0.95) -> float:
         raise ValueError("one unit has no spread to estimate")
     quantile = math.sqrt(units / (units - 1)) * float(stats.t.ppf((1 + level) / 2, units - 1))
     return float(2 * stats.norm.cdf(quantile) - 1)
+
+
+def level_over_seeds(seeds: int, level: float = 0.95) -> float:
+    """The level of a percentile interval over seeds and sequences: `level` for one seed, expanded for several."""
+    return level if seeds < 2 else expanded_level(seeds, level)
 
 
 def hierarchical_means(

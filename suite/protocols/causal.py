@@ -217,15 +217,19 @@ def _gap_readings(bench: _Bench, ablation: Ablation, effects: list[_Effect | Non
     profile = _clean_profile(bench)
     held_S = _holding(profile.skill, bench.params)
     found = [effect for effect, held in zip(effects, held_S, strict=True) if effect is not None and held]
-    values_S = _by_site(effects, held_S, lambda effect: effect.value, np.nan)
     depth = len(bench.sites) - 1
     if depth < 1:
         return [undefined(metric, "no_block", at=at) for metric in GAP_METRICS]
     largest = max(found, key=lambda effect: effect.value, default=None)
-    if largest is None or not _above_zero(largest, bench.model.random_n):
+    if not _above_zero(largest, bench.model.random_n):
         return [undefined(metric, "no_causal_site", at=at) for metric in GAP_METRICS]
+    # A site within reach of a small largest effect may have none of its own; it is not a place that is used.
+    causal_S = [
+        held and _above_zero(effect, bench.model.random_n) for effect, held in zip(effects, held_S, strict=True)
+    ]
     never = np.full(bench.params.draws, -np.inf)
-    draws_BS = np.stack(_by_site(effects, held_S, lambda effect: effect.draws, never), axis=1)
+    values_S = _by_site(effects, causal_S, lambda effect: effect.value, np.nan)
+    draws_BS = np.stack(_by_site(effects, causal_S, lambda effect: effect.draws, never), axis=1)
     causal, causal_draws = (summaries.best_site(v, bench.params.causal_within) for v in (np.array(values_S), draws_BS))
     best, best_draws = (summaries.best_site(v, bench.params.best_within) for v in (profile.accuracy, profile.draws))
     converged = profile.converged and all(effect.converged for effect in found)
@@ -274,10 +278,10 @@ def _holding(skill_S: Float64, params: Params) -> list[bool]:
     return [bool(score >= least) for score in skill_S]
 
 
-def _by_site(effects: list[_Effect | None], held_S: list[bool], of: Callable[[_Effect], T], otherwise: T) -> list[T]:
-    pairs = zip(effects, held_S, strict=True)
-    return [of(effect) if effect is not None and held else otherwise for effect, held in pairs]
+def _by_site(effects: list[_Effect | None], counts_S: list[bool], of: Callable[[_Effect], T], otherwise: T) -> list[T]:
+    pairs = zip(effects, counts_S, strict=True)
+    return [of(effect) if effect is not None and counts else otherwise for effect, counts in pairs]
 
 
-def _above_zero(effect: _Effect, n: int) -> bool:
-    return percentile_interval(effect.draws, effect.value, units=n, exact=(0.0,)).above_zero
+def _above_zero(effect: _Effect | None, n: int) -> bool:
+    return effect is not None and percentile_interval(effect.draws, effect.value, units=n, exact=(0.0,)).above_zero

@@ -104,6 +104,17 @@ def test_every_column_sorts_as_python_does_with_missing_last(site: Path, page: A
     assert all(one["direction"] != two["direction"] for one, two in zip(clicks[::2], clicks[1::2], strict=True))
 
 
+@pytest.mark.parametrize("word", ["NaN", "N/A", "nan"])
+def test_a_word_in_a_column_of_numbers_sorts_as_missing(site: Path, page: Any, word: str) -> None:
+    page.goto((site / "tasks" / "s3.html").as_uri())
+    page.evaluate("word => { document.querySelector('tbody').rows[1].cells[1].dataset.v = word }", word)
+    for click in [click for click in _clicked(page) if click["column"] == "accuracy"]:
+        numbers = [[value if value != word else None for value in values] for values in click["before"]]
+        expected = [_sorted_as_python(values, False, click["direction"] == "descending") for values in numbers]
+        assert [[value if value != word else None for value in values] for values in click["after"]] == expected
+        assert all(values[-1] in (word, None) for values in click["after"])
+
+
 def test_sorting_keeps_unranked_models_below_ranked_ones(site: Path, page: Any) -> None:
     page.goto((site / "index.html").as_uri())
     table = page.locator("#quick table")

@@ -7,10 +7,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from layerstate.leaderboard.build import environment
+from layerstate.leaderboard.build import build_site, environment
 from markupsafe import Markup
 
 from tests.leaderboard.conftest import Page, pages_of
+from tests.leaderboard.synthetic import FIVE, write_run
 
 # Elements that may run, load, frame or send something.
 _ACTIVE = {
@@ -92,6 +93,27 @@ def test_untrained_control_and_intervals_are_drawn_for_every_model(site: Path) -
     intervals = set(re.findall(r'<line [^>]*stroke="var\(--(m\d+)', figure))
     assert len(colours) == 5
     assert colours == dotted == intervals
+
+
+def _figure(page: Path, title: str) -> str:
+    text = page.read_text("utf-8")
+    return text[text.index(f"{title}</figcaption>") :].partition("</figure>")[0]
+
+
+def test_skill_below_chance_is_drawn_where_it_is(site: Path) -> None:
+    """Held at the chance line, a skill of −0.34 looked like one of −0.04."""
+    below, above = (_figure(site / "models" / name, "Skill by sequence length") for name in ("zero.html", "mamba.html"))
+    assert ">−0.25</text>" in below
+    assert ">−0.25</text>" not in above
+
+
+def test_names_of_several_training_lengths_do_not_run_into_each_other(tmp_path: Path, site: Path) -> None:
+    other = {"task:s3": {"lengths": {"train": 12, "evaluate": [12, 24]}}}
+    run = write_run(tmp_path / "run", models=FIVE[4:], tasks=("parity", "s3"), sequences=40, changes=other)
+    several = _figure(build_site([run], tmp_path / "site").parent / "models" / "gru.html", "Skill by sequence length")
+    assert ">trained here</text>" not in several
+    assert ">sequence length, dotted: trained here</text>" in several
+    assert ">trained here</text>" in _figure(site / "models" / "mamba.html", "Skill by sequence length")
 
 
 def test_a_model_with_gaps_is_listed_with_reason_and_coverage(index: Page) -> None:

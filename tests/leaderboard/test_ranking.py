@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from layerstate.leaderboard.boards import Board, Entry
+from layerstate.leaderboard.estimates import combine
 from layerstate.leaderboard.ranking import Ranking
 from layerstate.leaderboard.read import SiteError, read_records
 from layerstate.leaderboard.site import Site, make_site
-from layerstate.suite.spec.results import PackedArray
+from layerstate.suite.spec.results import Metric, PackedArray
 
 from tests.leaderboard.conftest import change_json
 from tests.leaderboard.simulated import Faults, Planned
@@ -125,6 +126,32 @@ def test_intervals_of_a_difference_cover_the_truth(tmp_path: Path) -> None:
     pairs = [(f"m{number:03d}", f"m{number + 1:03d}") for number in range(0, 100, 2)]
     apart = sum(ranking.differences[_entry(board, a).identity, _entry(board, b).identity].tells_apart for a, b in pairs)
     assert apart <= 9
+
+
+def test_intervals_over_five_seeds_that_differ_cover_the_truth(tmp_path: Path) -> None:
+    """Plain percentiles of five seeds that differ told 1 in 6 pairs of equal models apart."""
+    moody = [Planned(f"m{n:03d}", f"M{n:03d}", "gru", {"*": 0.99}, {"*": 0.7}, wobble=0.05) for n in range(80)]
+    run = _small(tmp_path / "run", moody, seeds=tuple(range(5)), sequences=60)
+    board, ranking = _board(run)
+    pairs = [(f"m{number:03d}", f"m{number + 1:03d}") for number in range(0, 80, 2)]
+    apart = sum(ranking.differences[_entry(board, a).identity, _entry(board, b).identity].tells_apart for a, b in pairs)
+    assert apart <= 4
+
+
+def test_means_over_five_seeds_have_intervals_that_cover() -> None:
+    rng = np.random.default_rng(5)
+    groups = [
+        [
+            Metric(metric="score", value=float(value), unit="points", direction="none")
+            for value in rng.normal(0.7, 0.1, size=5)
+        ]
+        for _ in range(2000)
+    ]
+    covered = [
+        made.low <= 0.7 <= made.high for made in combine(groups, 5) if made.low is not None and made.high is not None
+    ]
+    assert len(covered) == 2000
+    assert 0.90 <= np.mean(covered) <= 0.98
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,16 @@ def test_sites_that_hold_the_same_have_the_same_effect() -> None:
     assert reading(found, "causal_site", **MEANS).value == "block.1"
 
 
+def test_a_site_without_an_effect_is_not_causal_however_wide_the_reach() -> None:
+    """Mamba on parity: a largest effect of 0.3 pp, and a site before it with none, within the reach of 0.5 pp."""
+    found = outcome(cell(networks.early_copy_used_late()), "causal", ablations=ONLY_MEANS, causal_within=1.0)
+    unused = reading(found, "effect", site="block.0", **MEANS)
+    assert unused.low is not None
+    assert unused.low <= 0
+    assert reading(found, "causal_site", **MEANS).value == "block.2"
+    assert value(found, "gap", **MEANS) == -2
+
+
 class WithFurtherStates(RunningSum):
     """A state that never changes, one that the position fixes, and one with a class that is never seen."""
 
