@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..measure.chance import skill
-from ..measure.statistics import hierarchical_means, percentile_interval
+from ..measure.statistics import hierarchical_means, level_over_seeds, percentile_interval
 from ..spec.results import Coordinate, Metric, Result, SuiteRecord
 
 __all__ = ["COLUMNS", "NOT_MEASURED", "Column", "Summary", "extra_columns", "summarise"]
@@ -129,7 +129,8 @@ def summarise(column: Column, results: Sequence[Result], task: Mapping[str, Any]
     draws = _draws(column, results, at) if len(usable) == len(results) else None
     if draws is None:
         draws = hierarchical_means([values[i : i + 1] for i in range(len(values))], _rng(), shared=False).mean(axis=1)
-    interval = percentile_interval(draws, float(values.mean()), units=len(values))
+    level = level_over_seeds(len(values))
+    interval = percentile_interval(draws, float(values.mean()), units=len(values), level=level)
     return Summary(float(values.mean()), interval.low, interval.high, len(values))
 
 
