@@ -154,6 +154,15 @@ def test_values_below_chance_are_shown_as_they_are(index: Page) -> None:
     assert re.search(r'class="num skill" data-v="-0\.\d+"[^>]*>−0\.\d\d', _row(index, "zero.html"))
 
 
+def test_a_gap_that_its_interval_leaves_open_shows_the_interval(index: Page) -> None:
+    gaps = re.findall(
+        r'<td class="num[^"]* gap[^"]*"[^>]*title="(\S+) to ([^\s;"]+)[^"]*">(.*?)</td>', index.path.read_text("utf-8")
+    )
+    opened = [("<small>" in cell) == (low != high) for low, high, cell in gaps]
+    assert any(low != high for low, high, _ in gaps)
+    assert all(opened)
+
+
 def test_numbers_below_the_gate_are_marked(index: Page) -> None:
     row = _row(index, "transformer.html")
     assert "below gate: behaviour.accuracy at length 16 is 0.810, below 0.95" in row
