@@ -252,11 +252,13 @@ class ModuleAdapter:
     def _capture_batch(self, tokens_BL: Tensor, sites: Sequence[str]) -> dict[str, Tensor]:
         """h_BLD at `sites`, read after all edits in force."""
         seen: dict[str, list[Tensor]] = {site: [] for site in sites}
+        order: list[str] = []
 
         def hook_for(site: str) -> Callable[..., None]:
             def hook(_: nn.Module, __: Any, output: Any) -> None:
                 h_BLD = pick(output, self._output, f"the site {site}")
                 seen[site].append(h_BLD.detach().clone())  # the next block may add to it in place
+                order.append(site)
 
             return hook
 
@@ -266,6 +268,7 @@ class ModuleAdapter:
             self._forward(tokens_BL)
         for site, found in seen.items():
             self._check_captured(site, found, tuple(tokens_BL.shape))
+        _check_order(order, self.sites)
         return {site: found[0] for site, found in seen.items()}
 
     def _resume(self, h_BLD: Tensor) -> Tensor:
@@ -355,6 +358,16 @@ def _check_sites(sites: Mapping[str, nn.Module]) -> None:
         if id(module) in owners:
             raise AdapterError(f"The sites {owners[id(module)]} and {site} are one submodule; each needs its own.")
         owners[id(module)] = site
+
+
+def _check_order(called: Sequence[str], sites: Sequence[str]) -> None:
+    """The forward pass must come to the sites in their order, or their numbers would not be depths."""
+    right = [site for site in sites if site in called]
+    if list(called) != right:
+        raise AdapterError(
+            f"The forward pass comes to the sites in the order {', '.join(called)}, not {', '.join(right)}. "
+            "Name the submodules in the order in which the model calls them."
+        )
 
 
 def _check_positions(positions: IntArray, tokens: IntArray) -> None:

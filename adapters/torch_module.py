@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +46,9 @@ def build_torch_module(
         If the code can't be found or run, the result isn't a module that gives logits, or a pattern matches nothing.
     """
     source = options["module"]
-    build, file = load_function(source, base)
-    with UserCode(source, f"calling it with vocab_size={vocab_size}, classes={classes}", file):
+    with _undisturbed():
+        build, file = load_function(source, base)
+    with _undisturbed(), UserCode(source, f"calling it with vocab_size={vocab_size}, classes={classes}", file):
         module = build(vocab_size, classes)
     if not isinstance(module, nn.Module):
         raise AdapterError(f"{source} returned a {type(module).__name__}; it must return a torch.nn.Module.")
@@ -58,9 +61,24 @@ def build_torch_module(
         device=device,
         version=version,
     )
-    with UserCode(source, "running the module on 2 sequences of 3 tokens", file):
+    with _undisturbed(), UserCode(source, "running the module on 2 sequences of 3 tokens", file):
         adapter.capture(np.arange(6, dtype=np.int64).reshape(2, 3) % vocab_size)
     return adapter
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """The working folder and torch's defaults come back: what a user's code sets reaches neither files nor cells."""
+    folder, dtype = os.getcwd(), torch.get_default_dtype()
+    device, gradients = torch.get_default_device(), torch.is_grad_enabled()
+    try:
+        yield
+    finally:
+        os.chdir(folder)
+        torch.set_default_dtype(dtype)
+        torch.set_grad_enabled(gradients)
+        if torch.get_default_device() != device:
+            torch.set_default_device(device)
 
 
 def find_submodules(module: nn.Module, pattern: str, field: str) -> list[nn.Module]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import sys
 from collections.abc import Sequence
@@ -29,6 +30,11 @@ class _Group(TyperGroup):
                 raise
             typer.echo(str(error), err=True)
             raise typer.Exit(error.exit_code) from None
+        except OSError as error:
+            if debugging() or error.errno == errno.EPIPE:  # a reader that has seen enough is no error
+                raise
+            typer.echo(f"The system refused to read or write: {error}. With --debug, it is shown where.", err=True)
+            raise typer.Exit(2) from None
         except KeyboardInterrupt:
             typer.echo("Stopped. What is finished is kept; the same command goes on from there.", err=True)
             raise typer.Exit(130) from None

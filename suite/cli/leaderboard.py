@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from .options import folder_path
+
 __all__ = ["app"]
 
 app = typer.Typer(help="Build the static site.", no_args_is_help=True, rich_markup_mode=None)
@@ -22,7 +24,7 @@ def build(
     sources: Annotated[
         list[Path], typer.Argument(metavar="SOURCES…", help="Run folders.", exists=True, file_okay=False)
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="SITE_DIR", help="Where the site goes.")],
+    out: Annotated[Path, typer.Option("--out", metavar="SITE_DIR", help="Where the site goes.", parser=folder_path)],
 ) -> None:
     """Build the site from the results in run folders; prints the path of its first page."""
     from ...leaderboard import build_site

@@ -20,6 +20,7 @@ __all__ = [
     "Suite",
     "TaskFilter",
     "folder_of",
+    "folder_path",
     "planned",
 ]
 
@@ -37,9 +38,18 @@ ProtocolFilter = Annotated[
     list[str] | None,
     typer.Option("--protocol", metavar="P", help="Only this protocol (a name, or a path). Can be repeated."),
 ]
+
+
+def folder_path(text: str) -> Path:
+    """The path of a folder; an empty text, such as an unset variable gives, is no path."""
+    if not text:
+        raise typer.BadParameter("the path is empty; write . for the current folder")
+    return Path(text)
+
+
 Out = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", help="The run folder.", show_default="runs/<suite>", file_okay=True),
+    typer.Option("--out", metavar="DIR", help="The run folder.", show_default="runs/<suite>", parser=folder_path),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -97,4 +98,5 @@ def _print_end(plan: Plan, folder: Path, summary: Summary) -> None:
                 what = failure.protocol or failure.stage
                 typer.echo(f"  {cell.model} · {cell.task} · seed {cell.seed} ({what}): {failure.message}", err=True)
         typer.echo("The same command tries them again.", err=True)
-    typer.echo(f"Next:  layerstate report {folder}\n       layerstate leaderboard build {folder} --out site")
+    given = shlex.quote(str(folder))
+    typer.echo(f"Next:  layerstate report {given}\n       layerstate leaderboard build {given} --out site")

@@ -35,6 +35,8 @@ def validate(
 
 
 def _files(path: str) -> list[str]:
+    if not path:
+        raise typer.BadParameter("the path is empty; write . for the current folder")
     folder = Path(path)
     if not folder.is_dir():
         return [path]

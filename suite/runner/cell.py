@@ -91,29 +91,38 @@ class Worker:
         made: tuple[CellRecord, View] | None = None
         with attempts.attempt("training"):
             cell.expect_unchanged()
-            made = self._load(cell) or self._make(cell, attempts)
+            trained = self._trained(cell)
+            if self._is_checked(cell, trained) or self._is_conforming(cell, attempts):
+                made = self._make(cell) if trained is None else self._load(cell, *trained)
         if made is not None:
             record, view = made
             Measurer(cell, record, view, self._store, self._doing).measure(todo, attempts)
 
-    def _load(self, cell: Cell) -> tuple[CellRecord, View] | None:
-        """The trained cell from its files, or None if it has to be trained."""
+    def _trained(self, cell: Cell) -> tuple[CellRecord, Path] | None:
+        """The record and the weights of the trained cell, or None if it has to be trained."""
         record = self._store.read_cell(cell.identity)
         weights = self._store.weights(record) if record else None
-        if record is None or weights is None:
-            return None
+        return None if record is None or weights is None else (record, weights)
+
+    def _is_checked(self, cell: Cell, trained: tuple[CellRecord, Path] | None) -> bool:
+        """Whether the model was checked before its training as it is now: sites can change afterwards."""
+        return trained is not None and canonical(trained[0].specs["model"]) == canonical(cell.specs()["model"])
+
+    def _is_conforming(self, cell: Cell, attempts: Attempts) -> bool:
+        """Check the model; False, with the reason in `attempts`, if it does not conform."""
+        with attempts.attempt("conformance"):
+            self._expect_conforming(cell, load_task_of(cell.task))
+            return True
+        return False
+
+    def _load(self, cell: Cell, record: CellRecord, weights: Path) -> tuple[CellRecord, View]:
+        """The trained cell from its files."""
         self._doing("loading")
         return record, self._view(cell, weights)
 
-    def _make(self, cell: Cell, attempts: Attempts) -> tuple[CellRecord, View] | None:
-        """Check the model, train the cell and write its files; None if the check failed."""
+    def _make(self, cell: Cell) -> tuple[CellRecord, View]:
+        """Train the cell and write its files."""
         task = load_task_of(cell.task)
-        conforms = False
-        with attempts.attempt("conformance"):
-            self._expect_conforming(cell, task)
-            conforms = True
-        if not conforms:
-            return None
         adapter = self._build(cell, task)
         reset_peak_memory(adapter.device)
         trained = self._train(cell, task, adapter)

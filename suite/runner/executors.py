@@ -156,12 +156,14 @@ class _Parent:
 
     def _listen_to(self, hand: _Hand) -> bool:
         """Take what the worker has said; False if it is dead."""
-        try:
-            while hand.pipe.poll():
-                self._heard(hand, hand.pipe.recv())
-        except (EOFError, OSError):
-            return False
-        return hand.process.is_alive()
+        while True:
+            try:
+                if not hand.pipe.poll():
+                    return hand.process.is_alive()
+                said = hand.pipe.recv()
+            except (EOFError, OSError):
+                return False
+            self._heard(hand, said)  # what goes wrong in here says nothing about the worker
 
     def _heard(self, hand: _Hand, said: Any) -> None:
         if isinstance(said, _Ready):

@@ -123,10 +123,13 @@ def set_aside(path: Path, why: str, tell: Callable[[str], None]) -> None:
 
 
 def parse(data: bytes) -> Any:
-    """Strict JSON: ValueError for NaN, infinity, a key that stands twice, or anything that is not UTF-8."""
+    """Strict JSON: ValueError for NaN, infinity, a key that stands twice, endless depth, or what is not UTF-8."""
     if not data:
         raise ValueError("the file is empty")
-    return json.loads(data.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_without_repeats)
+    try:
+        return json.loads(data.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_without_repeats)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def render(record: BaseModel) -> bytes:

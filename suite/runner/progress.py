@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, cast
 
 from ..spec.results import CellKey
 from .events import CellEnded, CellStarted, CellWaits, Doing, Event, Listen, Stepped, Told
@@ -121,12 +122,46 @@ def shown(total: int, stream: TextIO) -> Generator[Listen]:
     from rich.console import Console
 
     board = Board(total)
-    console = Console(file=stream, highlight=False)
+    lasting = cast("TextIO", _Lasting(stream))
+    console = Console(file=lasting, highlight=False)
     if console.is_terminal and not console.is_dumb_terminal:
         with _live(board, console) as listen:
             yield listen
     else:
-        yield _Lines(board, lambda line: print(line, file=stream, flush=True)).hear
+        yield _Lines(board, lambda line: print(line, file=lasting, flush=True)).hear
+
+
+class _Lasting(io.TextIOBase):
+    """A stream that falls silent when it can't be written any more (a closed pipe, a full disk): the work goes on."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._gone = False
+
+    @property
+    def encoding(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._stream.encoding
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def write(self, text: str, /) -> int:
+        if not self._gone:
+            try:
+                self._stream.write(text)
+            except OSError:
+                self._gone = True
+        return len(text)
+
+    def flush(self) -> None:
+        if not self._gone:
+            try:
+                self._stream.flush()
+            except OSError:
+                self._gone = True
 
 
 @contextmanager

@@ -278,19 +278,20 @@ def _first_line(error: ValueError) -> str:
 
 
 def _united(earlier: SuiteRecord, new: SuiteRecord) -> SuiteRecord:
-    """`new` with the models, cells and measurements of `earlier` that it does not have."""
-    cells = {cell.identity: cell for cell in [*earlier.cells, *new.cells]}
-    # A model of the same name but other content replaces the earlier one, so that no name has two meanings in a suite.
-    stale = {name for name in new.models if earlier.models.get(name, new.models[name]) != new.models[name]}
-    kept = {identity: cell for identity, cell in cells.items() if cell in new.cells or cell.model not in stale}
+    """`new` with the models of `earlier` that it does not have, and their cells and measurements.
+
+    A record holds everything that its suite asks of each of its models, so of a model in both only the new is kept: no
+    name has two meanings, and what an edited model or module once gave never counts as a further seed.
+    """
+    others = [cell for cell in earlier.cells if cell.model not in new.models]
+    theirs = {cell.identity for cell in others}
     models = earlier.models | new.models
-    measurements = {entry["identity"]: entry for entry in [*earlier.measurements, *new.measurements]}
     return new.model_copy(
         update={
             "suite": {**new.suite, "models": list(models)},
             "models": models,
-            "cells": list(kept.values()),
-            "measurements": [entry for entry in measurements.values() if entry["cell"] in kept],
+            "cells": [*others, *new.cells],
+            "measurements": [*(each for each in earlier.measurements if each["cell"] in theirs), *new.measurements],
         }
     )
 

@@ -75,7 +75,8 @@ def _pair_problems(model: Located, task: Located) -> Iterator[Problem]:
     override = spec.training.per_task.get(wanted.name)
     own = override is not None and override.curriculum is not None
     at: tuple[Key, ...] = ("training", "per_task", wanted.name, "curriculum") if own else ("training", "curriculum")
-    for number, stage in enumerate(spec.training.resolve(wanted.name).curriculum):
+    curriculum = spec.training.resolve(wanted.name).curriculum
+    for number, stage in enumerate(curriculum):
         if stage.params:
             found = params_problem(task, wanted, (), wanted.params | stage.params)
             if found is not None:
@@ -83,10 +84,11 @@ def _pair_problems(model: Located, task: Located) -> Iterator[Problem]:
                 yield problem_at(model.marks, (*at, number, "params"), message)
     architecture = spec.architecture if isinstance(spec, ReferenceModel) else None
     if isinstance(architecture, TransformerArchitecture) and architecture.positions == "learned":
-        longest = max(wanted.lengths.evaluate)
+        stages = [(stage.length or 0, "trained in a stage of its curriculum") for stage in curriculum]
+        longest, done = max([(max(wanted.lengths.evaluate), "evaluated"), *stages])
         if longest > architecture.max_length:
             message = (
-                f"{architecture.max_length} learned positions, but the task {quoted(wanted.name)} is evaluated "
+                f"{architecture.max_length} learned positions, but the task {quoted(wanted.name)} is {done} "
                 f"at length {longest} — at least {longest} would be right"
             )
             yield problem_at(model.marks, ("architecture", "max_length"), message)

@@ -109,4 +109,10 @@ def _module_problems(located: Located, model: TorchModuleModel) -> list[Problem]
     if target.endswith(".py") and not os.path.isfile(located.base / target):
         message = f"there is no file {quoted(target)} beside {located.path.name} — give its path from there"
         return [problem_at(located.marks, ("module",), message)]
+    from ...adapters import source_digest
+
+    try:
+        source_digest(model.module, located.base)
+    except LayerstateError as error:
+        return [problem_at(located.marks, ("module",), str(error))]
     return []

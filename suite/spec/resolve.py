@@ -156,8 +156,13 @@ class _Resolver:
                 self.errors.append(self._at(node, error))
                 continue
             if located.name in found:
-                both = f"{shown(found[located.name].path)} and {shown(located.path)}"
-                message = f"two specs have the name {quoted(located.name)} ({both}) — give one another name"
+                other = found[located.name].path
+                message = (
+                    f"the file {quoted(shown(located.path), 200)} stands twice — each spec once"
+                    if other.resolve() == located.path.resolve()
+                    else f"two specs have the name {quoted(located.name)} ({shown(other)} and {shown(located.path)}) "
+                    "— give one another name"
+                )
                 self._note([problem_at(node, (), message)])
             found.setdefault(located.name, located)
         return found

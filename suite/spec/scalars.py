@@ -26,6 +26,7 @@ _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _LARGEST = 2**63 - 1
+_TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 
 
 def plain_scalar(text: str) -> Scalar:
@@ -75,9 +76,16 @@ def _finite(text: str) -> float:
 
 
 def unwanted_character(text: str) -> str | None:
-    """The first control character or lone surrogate in a text, named; None if all are fine."""
+    """The first character that is no text, named; None if all are fine.
+
+    Control characters, lone surrogates, line and paragraph separators, and those that turn the direction of writing.
+    """
     for character in text:
         category = unicodedata.category(character)
-        if category == "Cs" or (category == "Cc" and character not in "\n\t"):
+        if (
+            category in ("Cs", "Zl", "Zp")
+            or (category == "Cc" and character not in "\n\t")
+            or unicodedata.bidirectional(character) in _TURNS
+        ):
             return f"U+{ord(character):04X}"
     return None

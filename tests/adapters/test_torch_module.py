@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 import textwrap
@@ -101,10 +102,31 @@ def test_blocks_come_in_the_order_of_their_indices_ten_after_nine(model_file, wr
             np.testing.assert_allclose(captured[f"block.{index}"], h_BLD.numpy(), atol=1e-6)
 
 
-def test_blocks_can_be_a_list_in_any_order(model_file, wrap):
+def test_blocks_can_be_a_list_that_leaves_some_out(model_file, wrap):
     adapter = wrap(sites=SITES | {"blocks": ["layers.0", "layers.5", "layers.11"]})
     assert adapter.sites == ("embed", "block.0", "block.1", "block.2")
     assert adapter._modules["block.1"] is adapter.module.layers[5]
+
+
+def test_blocks_stand_in_the_order_in_which_the_model_calls_them(model_file, wrap):
+    with pytest.raises(AdapterError, match=r"order embed, block\.1, block\.0, not embed, block\.0, block\.1"):
+        wrap(sites=SITES | {"blocks": ["layers.5", "layers.0"]})
+
+
+@pytest.mark.parametrize("place", ["import", "build", "forward"])
+def test_what_a_users_code_sets_for_the_whole_process_is_put_back(wrap, tmp_path, place):
+    before = (os.getcwd(), torch.get_default_dtype(), torch.is_grad_enabled())
+    lines = {
+        "import": "    from torch import nn\n",
+        "build": "    def build(vocab_size, classes):\n",
+        "forward": "            h = self.embed(tokens)\n",
+    }
+    line = lines[place]
+    indent = " " * {"import": 4, "build": 8, "forward": 12}[place]
+    sets = f"import os; os.chdir({str(tmp_path)!r}); torch.set_default_dtype(torch.float64)"
+    sets += "; torch.set_grad_enabled(False)\n"
+    wrap(text=MODEL.replace(line, line + indent + sets, 1))
+    assert (os.getcwd(), torch.get_default_dtype(), torch.is_grad_enabled()) == before
 
 
 def test_a_component_rule_names_its_modes(model_file, wrap):

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -111,6 +112,10 @@ USAGE = [
     ["list", "things"],
     ["leaderboard", "build", "nowhere", "--out", "site"],
     ["leaderboard", "build", "."],
+    ["leaderboard", "build", ".", "--out", ""],
+    ["run", "quick", "--out", ""],
+    ["plan", "quick", "--out", ""],
+    ["validate", ""],
 ]
 
 
@@ -199,6 +204,22 @@ def test_run_ends_with_the_numbers_and_what_to_do_next(workshop: Any) -> None:
     assert f"layerstate report {workshop.out}" in done.stdout
     assert "layerstate leaderboard build" in done.stdout
     assert "1/1 cells" in done.stderr
+
+
+def test_what_to_do_next_can_be_pasted_into_a_shell(workshop: Any) -> None:
+    workshop.out = workshop.root / "my runs; old"
+    done = workshop.run()
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("Next:")]
+    assert shlex.split(line.removeprefix("Next:")) == ["layerstate", "report", str(workshop.out)]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_output_that_cannot_be_written_is_said_in_words(finished: Any) -> None:
+    command = f"{sys.executable} -m layerstate report {shlex.quote(str(finished.out))} > /dev/full"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_when_all_is_done_run_needs_no_torch(workshop: Any) -> None:

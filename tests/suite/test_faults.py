@@ -7,12 +7,16 @@ import os
 import random
 import signal
 import time
+from collections import deque
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
 from layerstate.suite.cli import main
+from layerstate.suite.runner import executors
+from layerstate.suite.runner.events import Told
 from layerstate.suite.runner.executors import LocalProcesses
 from layerstate.suite.runner.pending import find_pending
 from layerstate.suite.runner.run import Summary, run
@@ -122,6 +126,18 @@ def test_two_runs_at_once_into_one_folder_do_the_work_once(several: Any) -> None
     assert (first.exitcode, second.exitcode) == (0, 0)
     assert (several.results(), several.cells()) == expected
     assert finished(several).worked_on == 0
+
+
+def test_an_error_in_what_listens_is_not_taken_for_the_death_of_a_worker(workshop: Any) -> None:
+    def closed(_event: object) -> None:
+        raise BrokenPipeError
+
+    ours, theirs = multiprocessing.Pipe()
+    hand = executors._Hand(0, SimpleNamespace(is_alive=lambda: True), ours)  # pyright: ignore
+    parent = executors._Parent(Settings(workshop.out), 0, deque(), closed)
+    theirs.send(Told("something"))
+    with pytest.raises(BrokenPipeError):
+        parent._listen_to(hand)
 
 
 def test_a_killed_worker_costs_its_cell_and_the_others_are_those_of_one_process(several: Any) -> None:

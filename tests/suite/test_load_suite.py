@@ -206,6 +206,26 @@ def test_learned_positions_must_reach_the_longest_length(folder: Path) -> None:
     assert "architecture.max_length: 100 learned positions, but the task `parity` is evaluated at length 120" in message
 
 
+def test_learned_positions_must_reach_the_lengths_of_the_curriculum(folder: Path) -> None:
+    text = MODEL.replace("type: gru, blocks: 1, width: 8, hidden: 8", "type: transformer, blocks: 1, width: 8").replace(
+        "steps: 10", "steps: 10, curriculum: [{until: 0.5, length: 300}]"
+    )
+    (folder / "my_model.yaml").write_text(text)
+    message, _ = errors(folder)  # one a task
+    assert (
+        "256 learned positions, but the task `parity` is trained in a stage of its curriculum at length 300" in message
+    )
+
+
+def test_one_file_named_twice_is_said_to_stand_twice(folder: Path) -> None:
+    (folder / "suite.yaml").write_text(SUITE.replace("[gru, ", "[my_model.yaml, "))
+    with pytest.raises(SpecError) as caught:
+        resolve_suite("../suite.yaml")
+    message = str(caught.value)
+    assert "models[1]: the file `" in message
+    assert "my_model.yaml` stands twice — each spec once" in message
+
+
 # filters
 
 
@@ -343,7 +363,9 @@ def test_a_checked_protocol_has_every_default_filled_in(folder: Path) -> None:
     assert len(spec.params) > 1
 
 
-@pytest.mark.parametrize("module", ["none.py:build", "package.module", "a.py:", ":build", "a.py:not a name"])
+@pytest.mark.parametrize(
+    "module", ["none.py:build", "no_such_package.module:build", "package.module", "a.py:", ":build", "a.py:not a name"]
+)
 def test_a_module_must_be_a_file_or_package_and_a_function(folder: Path, module: str) -> None:
     text = MODEL.replace("reference", "torch_module").replace(
         "architecture: {type: gru, blocks: 1, width: 8, hidden: 8}",

@@ -261,6 +261,33 @@ def test_a_users_model_in_another_folder_runs_end_to_end_and_is_reported(worksho
     assert suite["rows"][0]["metrics"]["accuracy"]["value"] is not None
 
 
+def test_an_edited_module_is_trained_anew_and_counts_once(workshop: Any) -> None:
+    path = workshop.user_model()
+    assert workshop.run("--model", path).exit_code == 0
+    code = (workshop.root / "mine.py").read_text()
+    workshop.user_model(code.replace("batch_first=True", "batch_first=True, bias=False"))
+    assert workshop.run("--model", path).exit_code == 0
+    assert len(workshop.cells()) == 2
+    report = json.loads(workshop.layerstate("report", workshop.out, "--format", "json").stdout)
+    assert report["suites"][0]["rows"][0]["metrics"]["accuracy"]["n"] == 1
+
+
+def test_sites_that_change_after_training_are_checked_before_anything_is_measured_there(workshop: Any) -> None:
+    code = (workshop.user_model().parent / "mine.py").read_text()
+    code = code.replace("return self.head(hidden)", "self.idle(hidden)\n        return self.head(hidden)").replace(
+        "        self.head =", "        self.idle = nn.Linear(8, 8)\n        self.head ="
+    )
+    path = workshop.user_model(code)
+    assert workshop.run("--model", path).exit_code == 0
+    workshop.user_model(code, sites={"blocks": ["layers.0", "layers.1", "idle"], "output": 0})
+    before = workshop.results()
+    done = workshop.run("--model", path)
+    assert done.exit_code == 3
+    (failure,) = workshop.failures()
+    assert failure["stage"] == "conformance"
+    assert workshop.results() == before
+
+
 def test_models_run_one_after_the_other_stand_in_one_table(workshop: Any) -> None:
     assert workshop.run().exit_code == 0
     assert workshop.run("--model", workshop.user_model()).exit_code == 0

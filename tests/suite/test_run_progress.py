@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import re
 
@@ -87,6 +88,24 @@ def test_elsewhere_it_writes_plain_lines() -> None:
     assert lines[2].startswith("[1/2 cells in ")
     assert lines[2].endswith("a_model_with_a_rather_long_name · parity · seed 0: done")
     assert lines[3].endswith("lstm · [bold]s3[/bold] · seed 1: FAILED (causal): it [red]broke[/red]")
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_stream_that_cannot_be_written_does_not_end_the_work(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
+    class Broken(io.StringIO):
+        def isatty(self) -> bool:
+            return terminal
+
+        def write(self, _text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def flush(self) -> None:
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    with shown(1, Broken()) as listen:
+        for event in [*EVENTS, Told("a file was set aside"), CellEnded(0, FIRST, ())]:
+            listen(event)
 
 
 def test_no_color_and_dumb_terminals_are_respected(monkeypatch: pytest.MonkeyPatch) -> None:

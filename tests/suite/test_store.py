@@ -115,8 +115,9 @@ def test_any_metric_survives_the_round_trip_exactly(value: float | str | None, a
         b"{}",
         b'{"identity": NaN}',
         b'{"identity": "a", "identity": "b"}',
+        b"[" * 100_000,
     ],
-    ids=["empty", "truncated", "binary", "list", "no fields", "NaN", "key twice"],
+    ids=["empty", "truncated", "binary", "list", "no fields", "NaN", "key twice", "endless depth"],
 )
 def test_a_damaged_result_is_set_aside_and_counts_as_missing(store: Store, said: list[str], damage: bytes) -> None:
     path = store.result_path(IDENTITY)
@@ -287,6 +288,26 @@ def test_models_of_one_suite_accumulate_and_an_edited_model_replaces_itself(stor
     assert now.models == {"a": {"width": 2}, "b": {"width": 1}}
     assert {cell.identity for cell in now.cells} == {"b" * 24, "c" * 24}
     assert {entry["cell"] for entry in now.measurements} == {"b" * 24, "c" * 24}
+
+
+def test_a_model_whose_cells_have_changed_keeps_none_of_its_earlier_ones(store: Store) -> None:
+    before = CellKey(identity="a" * 24, model="a", task="t", seed=0)
+    after = CellKey(identity="c" * 24, model="a", task="t", seed=0)
+    for cell in (before, after):  # the same spec, whose module was edited in between
+        store.write_suite(a_suite({"a": {"width": 1}}, [cell]))
+    (now,) = read_suites(store.out)
+    assert now.cells == [after]
+    assert [entry["cell"] for entry in now.measurements] == [after.identity]
+
+
+def test_a_cell_that_is_measured_in_another_way_keeps_none_of_its_earlier_measurements(store: Store) -> None:
+    cell = CellKey(identity="a" * 24, model="a", task="t", seed=0)
+    record = a_suite({"a": {"sites": 1}}, [cell])
+    new = {"identity": "d" * 24, "cell": cell.identity, "protocol": "behaviour"}
+    store.write_suite(record)
+    store.write_suite(record.model_copy(update={"models": {"a": {"sites": 2}}, "measurements": [new]}))
+    (now,) = read_suites(store.out)
+    assert now.measurements == [new]
 
 
 def test_two_suites_of_one_name_are_both_kept(store: Store) -> None:
