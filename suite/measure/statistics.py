@@ -122,11 +122,11 @@ def expanded_level(units: int, level: float = 0.95) -> float:
     Statistician 69 (4), section 3.3.
     """
     # Imported where it is used, and without types: SciPy has none.
-    stats: Any = importlib.import_module("scipy.stats")
+    special: Any = importlib.import_module("scipy.special")
     if units < 2:
         raise ValueError("one unit has no spread to estimate")
-    quantile = math.sqrt(units / (units - 1)) * float(stats.t.ppf((1 + level) / 2, units - 1))
-    return float(2 * stats.norm.cdf(quantile) - 1)
+    quantile = math.sqrt(units / (units - 1)) * float(special.stdtrit(units - 1, (1 + level) / 2))
+    return float(2 * special.ndtr(quantile) - 1)
 
 
 def level_over_seeds(seeds: int, level: float = 0.95) -> float:

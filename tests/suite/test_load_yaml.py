@@ -138,7 +138,8 @@ def test_an_alias_bomb_is_refused_without_being_expanded() -> None:
 def test_an_error_is_one_line_whatever_the_key(tmp_path: Path) -> None:
     """A key with a Unicode line separator (U+2028) once broke its error in two."""
     assert errors('"a\u2028b": &x 1\n') == [
-        "spec.yaml:1:8: a\\u2028b: the anchor `&x` — write the value where it is needed"
+        "spec.yaml:1:1: the text holds the character U+2028 — use printable characters",
+        "spec.yaml:1:8: a\\u2028b: the anchor `&x` — write the value where it is needed",
     ]
 
 
