@@ -31,7 +31,8 @@ def test_every_built_in_spec_survives(kind: Any) -> None:
         assert again(located.spec) == located.spec.model_dump()
 
 
-text = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=30) | st.sampled_from(
+character = st.characters(exclude_categories=["Cs", "Cc"]).filter(lambda one: unwanted_character(one) is None)
+text = st.text(character, max_size=30) | st.sampled_from(
     [
         "no",
         "1e-4",
@@ -74,7 +75,7 @@ def test_any_values_survive_as_yaml(written: dict[str, Any]) -> None:
 
 
 name = st.from_regex(r"[a-z0-9][a-z0-9_.-]{0,10}", fullmatch=True)
-words = st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"]), min_size=1), max_size=80).map(" ".join)
+words = st.lists(st.text(character.filter(lambda one: not one.isspace()), min_size=1), max_size=80).map(" ".join)
 line = text.filter(lambda value: bool(value) and not {"\n", "\r"} & set(value))
 rate = st.floats(1e-9, 100.0)
 size = st.integers(1, 10**6)
