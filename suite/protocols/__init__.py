@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .base import CellView, Outcome, Params, ProtocolCode, Reading
+from .base import CellView, Outcome, Params, ProtocolCode, Reading, Related, Relation
 from .registry import BUILT_IN, ENTRY_POINT_GROUP, load_protocol
 
 __all__ = [
@@ -12,6 +12,6 @@ __all__ = [
     "Outcome",
     "Params",
     "ProtocolCode",
-    "Reading",
+    "Reading", "Related", "Relation",
     "load_protocol",
 ]

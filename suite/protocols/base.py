@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,9 @@ from ...tasks.base import Batch, Task
 from ..spec.results import Coordinate, Status
 from ..spec.schema import TaskSpec
 
-__all__ = ["CellView", "Outcome", "Params", "ProtocolCode", "Reading"]
+__all__ = ["CellView", "Outcome", "Params", "ProtocolCode", "Reading", "Related", "Relation"]
+
+T = TypeVar("T")
 
 
 class Params(BaseModel):
@@ -56,6 +58,44 @@ class Outcome:
     arrays: dict[str, NDArray[np.int64]] = field(default_factory=dict[str, NDArray[np.int64]])
 
 
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Another cell of the same seed that a protocol needs beside the one it measures: one of the two is given.
+
+    Attributes
+    ----------
+    task : str or None
+        The same model on this other task of the suite.
+    without : tuple of str or None
+        (component, mode): the same model on the same task, trained with the component ablated in this mode.
+    """
+
+    task: str | None = None
+    without: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """A related cell, trained; or the reason why there is none.
+
+    Attributes
+    ----------
+    view : CellView or None
+        The trained cell; one trained without a component runs without it.
+    passed : bool
+        Whether it passes the suite's gate.
+    reason : str or None
+        Why there is no view (`no_task: …`, `no_component: …`), or why the gate is not passed.
+    backend : str
+        What it was trained with (torch, device, threads): two cells are compared only where this is the same.
+    """
+
+    view: CellView | None
+    passed: bool = False
+    reason: str | None = None
+    backend: str = ""
+
+
 class CellView(Protocol):
     """A trained cell as protocols see it; data and activations are made once and shared by all protocols of a run.
 
@@ -69,12 +109,15 @@ class CellView(Protocol):
         Lengths, sizes, states and target.
     seed : int
         The cell's seed.
+    backend : str
+        What it was trained with, as in `Related.backend`.
     """
 
     adapter: Adapter
     task: Task
     spec: TaskSpec
     seed: int
+    backend: str
 
     def untrained(self) -> Adapter:
         """The same architecture with the same seed, before any training (built once)."""
@@ -96,6 +139,17 @@ class CellView(Protocol):
         """A generator that depends on the cell's seed and `purpose` only."""
         ...
 
+    def once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+        """What `make` returns, made at the first call with `key` and shared by all protocols of a run: a clean probe, say.
+
+        Everything that `make` depends on beside the cell belongs in the key.
+        """
+        ...
+
+    def related(self, name: str) -> Related:
+        """The related cell that the protocol declared under this name (see `ProtocolCode.relations`)."""
+        ...
+
 
 @dataclass(frozen=True)
 class ProtocolCode:
@@ -113,6 +167,8 @@ class ProtocolCode:
         ``measure(cell: CellView, params) -> Outcome``.
     source_digest : str or None
         sha256 of the file, for a protocol from outside the package.
+    relations : callable or None
+        ``relations(task_name, params)``: by name the other cells that it needs when it measures a cell on this task.
     """
 
     version: int
@@ -120,3 +176,4 @@ class ProtocolCode:
     params: type[Params]
     measure: Callable[[CellView, Any], Outcome]
     source_digest: str | None = None
+    relations: Callable[[str, Any], Mapping[str, Relation]] | None = None

@@ -20,7 +20,17 @@ from .base import Params, ProtocolCode
 
 __all__ = ["BUILT_IN", "ENTRY_POINT_GROUP", "load_protocol"]
 
-BUILT_IN = ("behaviour", "causal", "probe_profile")
+BUILT_IN = (
+    "behaviour",
+    "causal",
+    "component_attribution",
+    "grouping",
+    "necessity",
+    "ood_ablation",
+    "patching",
+    "probe_profile",
+    "subspace",
+)
 """Each the module of its name in this folder."""
 
 ENTRY_POINT_GROUP = "layerstate.protocols"
@@ -34,7 +44,7 @@ def load_protocol(measures: str, base: Path | None = None) -> ProtocolCode:
     measures : str
         A built-in name, the name of an entry point in the group ``layerstate.protocols``, or the path of a Python file.
         In each case a module with ``VERSION`` (int), ``MECHANISTIC`` (bool), ``Params`` (a subclass of
-        `protocols.base.Params`) and ``measure(cell, params)``.
+        `protocols.base.Params`) and ``measure(cell, params)``; and ``relations(task, params)`` if it needs other cells.
     base : Path, optional
         What a path is relative to: the folder of the YAML. The working directory by default.
 
@@ -119,7 +129,10 @@ def _code(module: ModuleType, source: str, digest: str | None) -> ProtocolCode:
     measure = _attribute(module, source, "measure", "a function measure(cell, params)")
     if not callable(measure):
         raise SpecError(f"{source}: measure must be a function measure(cell, params)")
-    return ProtocolCode(version, mechanistic, params, cast(Any, measure), digest)
+    relations = getattr(module, "relations", None)
+    if relations is not None and not callable(relations):
+        raise SpecError(f"{source}: relations must be a function relations(task, params), or left out")
+    return ProtocolCode(version, mechanistic, params, cast(Any, measure), digest, cast(Any, relations))
 
 
 def _attribute(module: ModuleType, source: str, name: str, what: str) -> object:
