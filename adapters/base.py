@@ -86,6 +86,13 @@ class Adapter(Protocol):
         """The model's own readout: activations (n, length, width) of the last site to logits."""
         ...
 
+    def resume(self, tokens: IntArray, site: str, activations: FloatArray) -> FloatArray:
+        """Logits (n, length, classes) of the forward pass on `tokens` with `activations` standing at `site`.
+
+        Only what comes after the site has to be computed. Edits in force at later sites, and ablations, act.
+        """
+        ...
+
     def edit(self, edits: Mapping[str, Edit]) -> AbstractContextManager[Fired]:
         """While open, replace the activations at each site by what its edit returns.
 

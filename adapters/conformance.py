@@ -35,7 +35,7 @@ class CheckResult:
     ----------
     name : str
         The check: ``sites``, ``bare_model``, ``deterministic``, ``causal``, ``capture``, ``identity_edit``,
-        ``random_edit``, ``batch_size``, ``head`` or ``ablation``.
+        ``random_edit``, ``batch_size``, ``head``, ``resume`` or ``ablation``.
     passed : bool
         Whether the model keeps this rule.
     site : str
@@ -123,6 +123,7 @@ def _checks(adapter: Adapter) -> Iterator[tuple[str, str, Check]]:
     yield "random_edit", "logits", _random_edit
     yield "batch_size", "logits", _batch_size
     yield "head", adapter.sites[-1], _head
+    yield "resume", "logits", _resume
     for component, modes in adapter.components.items():
         for mode in modes:
             yield "ablation", f"{component}.{mode}", partial(_ablation, component=component, mode=mode)
@@ -256,6 +257,15 @@ def _head(subject: Subject) -> CheckResult:
     return _agree(subject, "head", {last: _difference(subject.logits, read)}, CLOSE)
 
 
+def _resume(subject: Subject) -> CheckResult:
+    """The forward pass that goes on from clean activations gives the model's logits, from every site."""
+    found = {
+        site: _difference(subject.logits, subject.adapter.resume(subject.tokens, site, h_BLD))
+        for site, h_BLD in subject.adapter.capture(subject.tokens).items()
+    }
+    return _agree(subject, "resume", found, CLOSE)
+
+
 def _ablation(subject: Subject, component: str, mode: str) -> CheckResult:
     """The ablation fires in every block that has the component, and is gone afterwards.
 
@@ -300,6 +310,7 @@ MEANING = {
     "capture": "reading activations changes what the model computes, or reads something else",
     "identity_edit": "an edit that changes nothing changes the logits",
     "batch_size": "a sequence alone and in a batch gives different logits",
+    "resume": "the forward pass that goes on from this site's own activations gives other logits",
     "head": "the last site does not determine the logits; does something skip it, or come between it and the head?",
 }
 """What it means when two numbers differ that must agree."""

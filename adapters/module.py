@@ -105,12 +105,14 @@ class ModuleAdapter:
         self._head = head
         self._output = output
         self._level = 0
+        self._stages: tuple[nn.Module, ...] | None = None
 
     @classmethod
-    def from_blocks(cls, module: nn.Module, *, classes: int, **options: Any) -> ModuleAdapter:
+    def from_blocks(cls, module: nn.Module, *, classes: int, resumable: bool = True, **options: Any) -> ModuleAdapter:
         """The adapter of a module that keeps the convention of the reference zoo (see `adapters.reference`).
 
         It has ``embed``, ``blocks`` and ``head``; ``components`` and ``ablatable`` where parts can be ablated.
+        `resumable`: whether blocks and head read nothing but the residual stream, so that the pass can go on from it.
         """
         parts = cast(Any, module)
         blocks = cast("list[nn.Module]", list(parts.blocks))
@@ -119,7 +121,9 @@ class ModuleAdapter:
             for name, modes in cast("dict[str, tuple[str, ...]]", getattr(module, "components", {})).items()
         }
         sites = {"embed": parts.embed} | {f"block.{i}": block for i, block in enumerate(blocks)}
-        return cls(module, classes=classes, sites=sites, components=components, head=parts.head, **options)
+        adapter = cls(module, classes=classes, sites=sites, components=components, head=parts.head, **options)
+        adapter._stages = (*blocks, parts.head) if resumable else None
+        return adapter
 
     def logits(self, tokens: IntArray) -> FloatArray:
         """Logits (n, length, classes) for tokens (n, length), in evaluation mode, under the edits in force."""
@@ -159,6 +163,31 @@ class ModuleAdapter:
             for start in range(0, len(activations), self.batch_size):
                 h_BLD = torch.as_tensor(activations[start : start + self.batch_size], device=self.device)
                 pieces.append(_to_numpy(self._head(h_BLD) if self._head else self._resume(h_BLD)))
+        return np.concatenate(pieces)
+
+    def resume(self, tokens: IntArray, site: str, activations: FloatArray) -> FloatArray:
+        """Logits of the forward pass on `tokens` with `activations` at `site` (see `base.Adapter`).
+
+        A module with the convention of the reference zoo runs what comes after the site alone; any other one runs as a
+        whole with the site's output replaced.
+        """
+        self._check_site(site)
+        if activations.ndim != 3 or activations.shape[:2] != tokens.shape:
+            raise AdapterError(
+                f"The forward pass goes on from activations ({tokens.shape[0]}, {tokens.shape[1]}, width) at {site}, "
+                f"not {activations.shape}."
+            )
+        after = self.sites.index(site)
+        pieces: list[FloatArray] = []
+        with self._evaluating():
+            for start, tokens_BL in zip(range(0, len(tokens), self.batch_size), self._batches(tokens), strict=True):
+                h_BLD = torch.as_tensor(activations[start : start + self.batch_size], device=self.device)
+                if self._stages is None:
+                    pieces.append(_to_numpy(self._substituted(tokens_BL, site, h_BLD)))
+                    continue
+                for stage in self._stages[after:]:
+                    h_BLD = stage(h_BLD)
+                pieces.append(_to_numpy(h_BLD))
         return np.concatenate(pieces)
 
     def edit(self, edits: Mapping[str, Edit]) -> AbstractContextManager[Fired]:
@@ -273,13 +302,16 @@ class ModuleAdapter:
 
     def _resume(self, h_BLD: Tensor) -> Tensor:
         """Logits of the forward pass that goes on from h_BLD at the last site, whatever the tokens were."""
-        last = self.sites[-1]
+        tokens_BL = torch.zeros(h_BLD.shape[:2], dtype=torch.int64, device=self.device)
+        return self._substituted(tokens_BL, self.sites[-1], h_BLD)
+
+    def _substituted(self, tokens_BL: Tensor, site: str, h_BLD: Tensor) -> Tensor:
+        """Logits of the whole forward pass with h_BLD in the place of what the site gives."""
 
         def substitute(_: tuple[Any, ...], __: dict[str, Any], output: Any) -> Any:
-            return replace(output, self._output, h_BLD.to(pick(output, self._output, f"the site {last}").dtype))
+            return replace(output, self._output, h_BLD.to(pick(output, self._output, f"the site {site}").dtype))
 
-        tokens_BL = torch.zeros(h_BLD.shape[:2], dtype=torch.int64, device=self.device)
-        with self._rewriting({last: ((self._modules[last],), substitute)}):
+        with self._rewriting({site: ((self._modules[site],), substitute)}):
             return self._forward(tokens_BL)
 
     def _forward(self, tokens_BL: Tensor) -> Tensor:

@@ -12,6 +12,8 @@ __all__ = [
     "Outcome",
     "Params",
     "ProtocolCode",
-    "Reading", "Related", "Relation",
+    "Reading",
+    "Related",
+    "Relation",
     "load_protocol",
 ]

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..measure.chance import skill
 from ..measure.probes import ProbeSettings, fit_probe
 from ..measure.scoring import predictions
-from ..measure.subspaces import ablate, ablation_edit, class_mean_directions, random_basis, span
-from .base import CellView, FloatArray
-from .probing import Labels, SiteScore, score_site
+from ..measure.statistics import Resamples
+from ..measure.subspaces import ablate, class_mean_directions, random_basis, span
+from ..spec.results import Coordinate
+from .base import CellView, FloatArray, Reading
+from .probing import Labels, ProbeParams, SiteScore, clean_probes, score_site, site_activations
+from .readings import estimate, undefined
 
-__all__ = ["AblatedModel", "Fill", "Ruler", "SiteData", "ruler_basis"]
+__all__ = [
+    "AblatedModel",
+    "Change",
+    "Drops",
+    "Effects",
+    "Fill",
+    "Ruler",
+    "Share",
+    "SiteData",
+    "refit_readings",
+    "ruler_basis",
+    "site_data",
+]
 
 Int = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 Ruler = Literal["means", "probe", "probe_per_feature"]
 Fill = Literal["mean", "zero"]
+Change = Callable[[FloatArray], FloatArray]
+"""Activations (…, D) to what stands in their place, of the same shape."""
 
 
 @dataclass(frozen=True)
@@ -50,60 +69,161 @@ class SiteData:
 
     def refit(self, basis_KD: Float64, fill_D: Float64, labels: Labels, settings: ProbeSettings) -> SiteScore:
         """A fresh probe, fitted and scored on the ablated activations."""
-        return score_site(ablate(self.train, basis_KD, fill_D), ablate(self.test, basis_KD, fill_D), labels, settings)
+        return self.refit_after(lambda h: ablate(h, basis_KD, fill_D), labels, settings)
+
+    def refit_after(self, change: Change, labels: Labels, settings: ProbeSettings) -> SiteScore:
+        """A fresh probe, fitted and scored on changed activations."""
+        return score_site(change(self.train), change(self.test), labels, settings)
 
 
 class AblatedModel:
-    """The trained model's output on `evaluate` at the training length, clean and under ablations.
+    """The trained model's output on `evaluate` at one length, clean and with the activations of one site changed.
+
+    Parameters
+    ----------
+    cell : CellView
+    first : int
+        The first scored position.
+    random_draws : int
+        Random subspaces for the control.
+    random_sequences : int, optional
+        How many of the first sequences the control is measured on; all if left out.
+    length : int, optional
+        The training length if left out.
 
     Attributes
     ----------
-    n : int
-        Sequences.
-    scored : int
-        Scored positions a sequence.
+    length, n, scored : int
+        Length, sequences, and scored positions a sequence.
     clean : int64 array (n,)
         Right positions a sequence, without any ablation.
     random_n : int
-        Sequences that random subspaces are measured on: the first of them, or all.
+        Sequences that random subspaces are measured on.
     """
 
-    def __init__(self, cell: CellView, *, first: int, random_draws: int, random_sequences: int | None) -> None:
+    def __init__(
+        self,
+        cell: CellView,
+        *,
+        first: int,
+        random_draws: int,
+        random_sequences: int | None = None,
+        length: int | None = None,
+    ) -> None:
         self._cell = cell
         self._first = first
         self._random_draws = random_draws
-        self._random: dict[tuple[str, int, Fill], Int] = {}
-        length = cell.spec.lengths.train
-        batch = cell.data("evaluate", length)
+        self._random: dict[tuple[str, int, bytes], Int] = {}
+        self.length = cell.spec.lengths.train if length is None else length
+        batch = cell.data("evaluate", self.length)
         self._tokens = batch.tokens
         self._y = batch.states[cell.task.target][:, first:]
         self.n, self.scored = self._y.shape
+        if not self.scored:
+            raise ValueError(f"min_position {first} leaves no position of a sequence of length {self.length}")
         self.random_n = min(self.n, random_sequences or self.n)
-        self.clean = self._count(cell.logits("evaluate", length))
+        self.clean = self._count(cell.logits("evaluate", self.length))
 
     def ablated(self, site: str, basis_KD: Float64, fill_D: Float64) -> Int:
         """Right positions a sequence (n,) with the basis ablated at the site, at all positions."""
-        return self._ablated(site, basis_KD, fill_D, self.n)
+        return self.changed(site, lambda h_BLD: ablate(h_BLD, basis_KD, fill_D))
 
-    def random(self, site: SiteData, rank: int, fill: Fill) -> Int:
-        """The same, (random_draws, random_n), for random subspaces, once for all rulers of a rank and fill."""
-        key = (site.name, rank, fill)
+    def changed(self, site: str, change: Change, n: int | None = None) -> Int:
+        """Right positions of the first `n` sequences, or all, with the site's activations changed at all positions."""
+        clean_BLD = self._cell.activations("evaluate", self.length)[site][:n]
+        return self._count(self._cell.adapter.resume(self._tokens[:n], site, change(clean_BLD)))
+
+    def random(self, site: str, rank: int, fill_D: Float64) -> Int:
+        """The same, (random_draws, random_n), with random subspaces ablated; once for all that ask alike."""
+        key = (site, rank, fill_D.tobytes())
         if key not in self._random:
-            width = site.train.shape[-1]
-            # The same subspaces at every site: their luck must not decide which site looks most causal.
-            rng = self._cell.rng(f"causal.random.{width}.{rank}")
-            bases = [random_basis(rank, width, rng) for _ in range(self._random_draws)]
-            self._random[key] = np.stack(
-                [self._ablated(site.name, basis, site.fill(fill), self.random_n) for basis in bases]
-            )
+            # The same subspaces at every site and length: their luck must not decide which looks most causal.
+            rng = self._cell.rng(f"causal.random.{len(fill_D)}.{rank}")
+            bases = [random_basis(rank, len(fill_D), rng) for _ in range(self._random_draws)]
+            counts = [
+                self.changed(site, lambda h_BLD, basis=basis: ablate(h_BLD, basis, fill_D), self.random_n)
+                for basis in bases
+            ]
+            self._random[key] = np.stack(counts)
         return self._random[key]
-
-    def _ablated(self, site: str, basis_KD: Float64, fill_D: Float64, n: int) -> Int:
-        with self._cell.adapter.edit({site: ablation_edit(basis_KD, fill_D)}):
-            return self._count(self._cell.adapter.logits(self._tokens[:n]))
 
     def _count(self, logits: FloatArray) -> Int:
         return (predictions(logits)[:, self._first :] == self._y[: len(logits)]).sum(axis=1)
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of accuracy, in the data and in every resample, and on how many sequences it rests."""
+
+    value: float
+    draws: Float64
+    n: int
+
+
+@dataclass(frozen=True)
+class Drops:
+    """What an ablation takes, what a random one takes, and the difference."""
+
+    drop: Share
+    random_drop: Share
+    effect: Share
+
+
+class Effects:
+    """Drops with their resamples: sequences, and random subspaces, drawn once so that all numbers are paired."""
+
+    def __init__(self, cell: CellView, model: AblatedModel, draws: int, random_draws: int) -> None:
+        self._model = model
+        rng = cell.rng("causal.resamples")
+        of_random = Resamples(random_draws, rng, draws).weights / random_draws
+        self._of_random = of_random.astype(np.float64)
+        self._sequences = Resamples(model.n, rng, draws)
+
+    def of(self, ablated: Int, random: Int) -> Drops:
+        """From right positions after the ablation (n,) and after random ones (random_draws, random_n)."""
+        model = self._model
+        lost = (model.clean - ablated) / model.scored
+        lost_at_random = (model.clean[: model.random_n] - random) / model.scored
+        drop = Share(float(lost.mean()), self._sequences.means(lost), model.n)
+        random_draws = (self._sequences.means(lost_at_random) * self._of_random).sum(axis=1)
+        control = Share(float(lost_at_random.mean()), random_draws, model.random_n)
+        effect = Share(drop.value - control.value, drop.draws - control.draws, model.random_n)
+        return Drops(drop, control, effect)
+
+    def readings(self, drops: Drops, at: Mapping[str, Coordinate], *, converged: bool = True) -> list[Reading]:
+        """`drop`, `random_drop` and `effect` in percentage points."""
+        return [
+            estimate(metric, 100 * share.value, 100 * share.draws, at=at, n=share.n, exact=(0.0,), converged=sound)
+            for metric, share, sound in (
+                ("drop", drops.drop, converged),
+                ("random_drop", drops.random_drop, True),
+                ("effect", drops.effect, converged),
+            )
+        ]
+
+
+def site_data(cell: CellView, labels: Labels, params: ProbeParams) -> tuple[SiteData, ...]:
+    """Every site with its clean probe of the target."""
+    probes = clean_probes(cell, labels, params, variable=cell.task.target)
+    found = site_activations(cell, labels)
+    return tuple(SiteData(site, train, test, probes[site]) for site, (train, test) in found.items())
+
+
+def refit_readings(
+    score: SiteScore, labels: Labels, resamples: Resamples, at: Mapping[str, Coordinate]
+) -> list[Reading]:
+    """`refit_accuracy` and `refit_skill` of a probe on changed activations."""
+    if score.correct is None:
+        reason = score.reason or "undefined"
+        return [undefined(metric, reason, at=at) for metric in ("refit_accuracy", "refit_skill")]
+    shares = np.stack([score.correct, labels.guessed]) / labels.scored
+    means, draws = shares.mean(axis=1), resamples.means(shares)
+    skilled, skill_draws = skill(means[0], means[1]), skill(draws[:, 0], draws[:, 1])
+    n, converged = resamples.n, score.converged
+    return [
+        estimate("refit_accuracy", float(means[0]), draws[:, 0], at=at, n=n, converged=converged),
+        estimate("refit_skill", float(skilled), skill_draws, at=at, n=n, converged=converged, missing="chance_is_one"),
+    ]
 
 
 def ruler_basis(ruler: Ruler, site: SiteData, labels: Labels, settings: ProbeSettings) -> tuple[Float64, bool]:

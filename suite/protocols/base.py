@@ -140,7 +140,7 @@ class CellView(Protocol):
         ...
 
     def once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
-        """What `make` returns, made at the first call with `key` and shared by all protocols of a run: a clean probe, say.
+        """What `make` returns, made at the first call with `key` and shared by a run's protocols: clean probes, say.
 
         Everything that `make` depends on beside the cell belongs in the key.
         """

@@ -15,9 +15,9 @@ from ..measure.chance import skill
 from ..measure.statistics import Resamples, percentile_interval
 from ..spec.results import Coordinate
 from . import base
-from .ablating import AblatedModel, Fill, Ruler, SiteData, ruler_basis
+from .ablating import AblatedModel, Effects, Fill, Ruler, Share, SiteData, refit_readings, ruler_basis, site_data
 from .base import CellView, Outcome, Reading
-from .probing import Labels, ProbeParams, labels_of, score_site, site_activations
+from .probing import Labels, ProbeParams, labels_of
 from .readings import estimate, undefined, word
 
 __all__ = ["MECHANISTIC", "VERSION", "Ablation", "Params", "measure"]
@@ -77,11 +77,18 @@ class Params(ProbeParams):
 
 @dataclass(frozen=True)
 class _Effect:
-    """What an ablation at one site does beyond a random one, as shares of accuracy."""
+    """What an ablation at one site does beyond a random one, and whether its probe converged."""
 
-    value: float
-    draws: Float64
+    share: Share
     converged: bool
+
+    @property
+    def value(self) -> float:
+        return self.share.value
+
+    @property
+    def draws(self) -> Float64:
+        return self.share.draws
 
 
 @dataclass(frozen=True)
@@ -92,10 +99,8 @@ class _Bench:
     labels: Labels
     sites: tuple[SiteData, ...]
     model: AblatedModel
-    evaluate: Resamples
+    effects: Effects
     test: Resamples
-    draws_of_random: Float64
-    """(draws, random_draws): how much each random subspace counts in each resample; rows sum to 1."""
     outcome: Outcome = field(default_factory=Outcome)
 
 
@@ -111,23 +116,16 @@ def measure(cell: CellView, params: Params) -> Outcome:
 
 def _set_up(cell: CellView, params: Params) -> _Bench:
     labels = labels_of(cell, cell.task.target, params)
-    sites = tuple(
-        SiteData(name, train, test, score_site(train, test, labels, params.settings("site")))
-        for name, (train, test) in site_activations(cell, labels).items()
-    )
     model = AblatedModel(
         cell, first=params.min_position, random_draws=params.random_draws, random_sequences=params.random_sequences
     )
-    rng = cell.rng("causal.resamples")
-    of_random = Resamples(params.random_draws, rng, params.draws).weights / params.random_draws
     return _Bench(
         params,
         labels,
-        sites,
+        site_data(cell, labels, params),
         model,
-        Resamples(model.n, rng, params.draws),
+        Effects(cell, model, params.draws, params.random_draws),
         Resamples(len(labels.test), cell.rng("probe.resamples"), params.draws),
-        of_random.astype(np.float64),
     )
 
 
@@ -160,10 +158,13 @@ def _measure_site(bench: _Bench, ablation: Ablation, site: SiteData) -> _SiteRow
         return _unmeasured(bench, at, "no_direction")
     fill_D = site.fill(ablation.fill)
     ablated = model.ablated(site.name, basis_KD, fill_D)
-    random = model.random(site, rank, ablation.fill)
-    effect = _drops(bench, at, ablated, random, converged)
-    refit = _refit(bench, at, site, basis_KD, fill_D)
-    return _SiteRow((ablated, random.sum(axis=0), refit), effect)
+    random = model.random(site.name, rank, fill_D)
+    drops = bench.effects.of(ablated, random)
+    bench.outcome.readings += bench.effects.readings(drops, at, converged=converged)
+    refit = site.refit(basis_KD, fill_D, bench.labels, params.settings("site"))
+    bench.outcome.readings += refit_readings(refit, bench.labels, bench.test, at)
+    counts = np.full(bench.test.n, -1, np.int64) if refit.correct is None else refit.correct
+    return _SiteRow((ablated, random.sum(axis=0), counts), _Effect(drops.effect, converged))
 
 
 def _unmeasured(bench: _Bench, at: Mapping[str, Coordinate], reason: str) -> _SiteRow:
@@ -171,44 +172,6 @@ def _unmeasured(bench: _Bench, at: Mapping[str, Coordinate], reason: str) -> _Si
     sizes = (bench.model.n, bench.model.random_n, bench.test.n)
     correct, random, refit = (np.full(size, -1, np.int64) for size in sizes)
     return _SiteRow((correct, random, refit), None)
-
-
-def _drops(bench: _Bench, at: Mapping[str, Coordinate], ablated: Int, random: Int, converged: bool) -> _Effect:
-    """drop, random_drop and effect of one site, paired over sequences; random subspaces are resampled too."""
-    model = bench.model
-    lost = (model.clean - ablated) / model.scored
-    lost_at_random = (model.clean[: model.random_n] - random) / model.scored
-    drop, random_drop = float(lost.mean()), float(lost_at_random.mean())
-    drop_draws = bench.evaluate.means(lost)
-    random_draws = (bench.evaluate.means(lost_at_random) * bench.draws_of_random).sum(axis=1)
-    effect = _Effect(drop - random_drop, drop_draws - random_draws, converged)
-    for metric, value, draws, n, sound in (
-        ("drop", drop, drop_draws, model.n, converged),
-        ("random_drop", random_drop, random_draws, model.random_n, True),
-        ("effect", effect.value, effect.draws, model.random_n, converged),
-    ):
-        reading = estimate(metric, 100 * value, 100 * draws, at=at, n=n, exact=(0.0,), converged=sound)
-        bench.outcome.readings.append(reading)
-    return effect
-
-
-def _refit(bench: _Bench, at: Mapping[str, Coordinate], site: SiteData, basis_KD: Float64, fill_D: Float64) -> Int:
-    """A fresh probe on the ablated activations: right test positions a sequence, its readings added."""
-    labels, resamples = bench.labels, bench.test
-    score = site.refit(basis_KD, fill_D, labels, bench.params.settings("site"))
-    if score.correct is None:
-        reason = score.reason or "undefined"
-        bench.outcome.readings += [undefined(metric, reason, at=at) for metric in ("refit_accuracy", "refit_skill")]
-        return np.full(len(labels.test), -1, np.int64)
-    shares = np.stack([score.correct, labels.guessed]) / labels.scored
-    means, draws = shares.mean(axis=1), resamples.means(shares)
-    skilled, skill_draws = skill(means[0], means[1]), skill(draws[:, 0], draws[:, 1])
-    n, converged = resamples.n, score.converged
-    bench.outcome.readings += [
-        estimate("refit_accuracy", float(means[0]), draws[:, 0], at=at, n=n, converged=converged),
-        estimate("refit_skill", float(skilled), skill_draws, at=at, n=n, converged=converged, missing="chance_is_one"),
-    ]
-    return score.correct
 
 
 def _gap_readings(bench: _Bench, ablation: Ablation, effects: list[_Effect | None]) -> list[Reading]:

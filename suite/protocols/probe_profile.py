@@ -15,7 +15,16 @@ from ..measure.chance import skill
 from ..measure.statistics import Resamples
 from ..spec.results import Coordinate
 from .base import CellView, Outcome, Reading
-from .probing import Labels, ProbeParams, SiteScore, labels_of, permuted, score_site, site_activations
+from .probing import (
+    Labels,
+    ProbeParams,
+    SiteScore,
+    clean_probes,
+    labels_of,
+    permuted,
+    score_site,
+    site_activations,
+)
 from .readings import estimate, undefined, word
 
 __all__ = ["MECHANISTIC", "VERSION", "Params", "Profile", "measure"]
@@ -112,10 +121,13 @@ def _profile(
     outcome: Outcome,
 ) -> Profile | str:
     """The profile, its readings added to the outcome; or the reason why there is none."""
-    scores = {
-        site: score_site(train, test, labels, params.settings(params.scale))
-        for site, (train, test) in site_activations(cell, labels, trained=control != "untrained").items()
-    }
+    if control == "shuffled":
+        settings = params.settings(params.scale)
+        found = site_activations(cell, labels)
+        scores = {site: score_site(train, test, labels, settings) for site, (train, test) in found.items()}
+    else:
+        trained = control == "trained"
+        scores = dict(clean_probes(cell, labels, params, variable=variable, scale=params.scale, trained=trained))
     reasons = [score.reason for score in scores.values() if score.reason is not None]
     if reasons:
         for site, score in scores.items():

@@ -14,7 +14,16 @@ from ..measure.chance import majority_by_position
 from ..measure.probes import Probe, ProbeSettings, Scale, fit_probe, permute_labels, sample_positions
 from .base import CellView, FloatArray, Params
 
-__all__ = ["Labels", "ProbeParams", "SiteScore", "labels_of", "permuted", "score_site", "site_activations"]
+__all__ = [
+    "Labels",
+    "ProbeParams",
+    "SiteScore",
+    "clean_probes",
+    "labels_of",
+    "permuted",
+    "score_site",
+    "site_activations",
+]
 
 Int = NDArray[np.int64]
 
@@ -142,6 +151,33 @@ def site_activations(
         site: (h_BLD.reshape(-1, h_BLD.shape[-1])[labels.index], test[site][:, labels.first :])
         for site, h_BLD in train.items()
     }
+
+
+def clean_probes(
+    cell: CellView, labels: Labels, params: ProbeParams, *, variable: str, scale: Scale = "site", trained: bool = True
+) -> Mapping[str, SiteScore]:
+    """The probe of every site on clean activations, each fitted once for all protocols of a run that ask alike.
+
+    Parameters
+    ----------
+    cell : CellView
+    labels : Labels
+        Of `variable`, from `labels_of`.
+    params : ProbeParams
+    variable : str
+    scale : {"site", "per_feature"}
+        How activations are scaled.
+    trained : bool
+        False for the untrained model.
+    """
+    settings = params.settings(scale)
+    key = ("clean_probes", variable, settings, labels.first, params.max_positions, trained)
+
+    def fit() -> Mapping[str, SiteScore]:
+        found = site_activations(cell, labels, trained=trained)
+        return {site: score_site(train, test, labels, settings) for site, (train, test) in found.items()}
+
+    return cell.once(key, fit)
 
 
 def _states(cell: CellView, variable: str) -> tuple[Int, Int]:

@@ -32,7 +32,7 @@ def test_a_sound_model_passes_every_check(adapter):
     names = [result.name for result in results(adapter)]
     assert names == [
         *("sites", "bare_model", "deterministic", "causal", "capture", "identity_edit"),
-        *("random_edit", "batch_size", "head", "ablation"),
+        *("random_edit", "batch_size", "head", "resume", "ablation"),
     ]
     assert not failed(adapter)
 
@@ -167,7 +167,7 @@ def test_a_site_that_the_logits_do_not_depend_on(make_stack):
             return self.head(self.blocks[2](self.blocks[1](h_BLD)))
 
     found = failed(wrap(make_stack(SideBranch)))
-    assert set(found) == {"random_edit"}
+    assert set(found) == {"random_edit", "resume"}
     assert found["random_edit"].site == "block.0"
     assert found["random_edit"].difference == 0
 

@@ -15,7 +15,8 @@ from .task import RunningSum, task_spec
 
 
 def adapter(network: nn.Module, classes: int) -> ModuleAdapter:
-    return ModuleAdapter.from_blocks(network, classes=classes, batch_size=512)
+    # Planted blocks know the tokens beside the residual stream, so that a pass can't go on without them.
+    return ModuleAdapter.from_blocks(network, classes=classes, batch_size=512, resumable=False)
 
 
 def cell(network: nn.Module, classes: int = 2, *, seed: int = 0, stream: int = 0, **sizes: int) -> CellView:
