@@ -14,7 +14,7 @@ from .options import Device, ModelFilter, Out, ProtocolFilter, SeedFilter, Suite
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..runner.pending import Pending
+    from ..runner.pending import Pending, Waiting
     from ..runner.plan import Plan
     from ..runner.run import Summary
     from ..runner.store import Store
@@ -42,16 +42,16 @@ def run(
     Finished work is kept: the same command goes on where it was stopped, and then has nothing to do. Exit code 3 if
     a cell failed; the others are complete then.
     """
-    from ..runner.pending import find_pending
+    from ..runner.pending import find_pending, find_waiting
     from ..runner.store import Store
 
     the_plan = planned(suite, model, task, seed, protocol)
     folder = folder_of(out, the_plan)
     store = Store(folder, lambda text: typer.echo(text, err=True))
     store.prepare()
-    pending = find_pending(the_plan, store)
+    pending, waiting = find_pending(the_plan, store), find_waiting(the_plan, store)
     summary = _run(the_plan, store, pending, workers, device)
-    _print_end(the_plan, folder, summary)
+    _print_end(the_plan, folder, summary, waiting)
     if summary.failed:
         raise typer.Exit(3)
 
@@ -80,16 +80,20 @@ def _expect_cuda() -> None:
         raise typer.BadParameter("torch finds no CUDA device here; use --device cpu", param_hint="--device")
 
 
-def _print_end(plan: Plan, folder: Path, summary: Summary) -> None:
+def _print_end(plan: Plan, folder: Path, summary: Summary, waiting: list[Waiting]) -> None:
+    from ..runner.pending import waiting_lines
     from ..runner.report import Format, report_text
 
-    done = len(plan.cells) - len(summary.failed)
     if summary.worked_on:
         typer.echo("")
+    elif waiting:
+        typer.echo(f"Nothing to do in {folder}, apart from what waits for other cells.\n")
     else:
-        typer.echo(f"Nothing to do: all {done} cells are complete in {folder}.\n")
+        typer.echo(f"Nothing to do: all {len(plan.cells)} cells are complete in {folder}.\n")
     cells = {cell.identity for cell in plan.cells}
     typer.echo(report_text(folder, Format.TABLE, only=cells))
+    for line in waiting_lines(waiting):
+        typer.echo(line)
     if summary.failed:
         typer.echo(f"{len(summary.failed)} of {len(plan.cells)} cells failed; the others are complete:", err=True)
         for failures in summary.failed:

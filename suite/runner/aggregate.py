@@ -99,17 +99,24 @@ COLUMNS = [
 
 
 def extra_columns(results: Sequence[Result], record: SuiteRecord) -> list[Column]:
-    """A column for each metric without coordinates of the suite's other protocols."""
+    """A column for each metric without coordinates of the suite's other protocols.
+
+    One that has no value in any result is left out if its protocol gave others: a control that no task here allows.
+    """
     standard = {column.protocol for column in COLUMNS}
     wanted = {entry["identity"] for entry in record.measurements}
     found: dict[str, Column] = {}
+    valued: set[str] = set()
     for result in results:
-        if result.identity in wanted and result.protocol not in standard:
-            for metric in result.metrics:
-                if not metric.at:
-                    key = f"{result.protocol}.{metric.metric}"
-                    found[key] = Column(key, key, result.protocol, metric.metric, {}, isinstance(metric.value, str))
-    return [found[key] for key in sorted(found)]
+        if result.identity not in wanted or result.protocol in standard:
+            continue
+        for metric in result.metrics:
+            key = f"{result.protocol}.{metric.metric}"
+            if metric.value is not None:
+                valued |= {result.protocol, *([] if metric.at else [key])}
+            if not metric.at and (key not in found or metric.value is not None):
+                found[key] = Column(key, key, result.protocol, metric.metric, {}, isinstance(metric.value, str))
+    return [column for key, column in sorted(found.items()) if key in valued or column.protocol not in valued]
 
 
 def summarise(column: Column, results: Sequence[Result], task: Mapping[str, Any]) -> Summary:

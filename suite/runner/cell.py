@@ -1,36 +1,50 @@
-"""The work on one cell, in whatever process: check the model, train it or load it, measure what is missing."""
+"""The work on one cell, in whatever process: train it or load it, measure what is missing, and what that needs.
+
+Only one lock is ever held: the cells that a measurement needs are trained, each under its own lock, between two spells
+under the lock of the measured cell. So workers never wait for each other in a circle.
+"""
 
 from __future__ import annotations
 
 import gc
-import hashlib
 import warnings
-from pathlib import Path
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 
-import torch
-
-from ...adapters import load_weights, save_weights
-from ...adapters.base import Adapter
-from ...tasks.base import Task
-from ..spec.identity import canonical
-from ..spec.results import CellRecord
+from ..spec.results import CellKey
 from .attempts import Attempts
-from .conformance import build_model, check_adapter, load_task_of
-from .curriculum import make_stages
-from .errors import CellFailed
-from .events import CellEnded, CellStarted, CellWaits, Doing, Listen, Stepped, Told
-from .files import translated
+from .events import CellEnded, CellStarted, CellWaits, Doing, Listen, Stepped, Told, name_of
 from .interrupt import Interrupt
-from .measuring import Measurer, clean_accuracy
+from .making import Made, Maker
+from .measuring import Measurer
 from .plan import Cell, Measurement
-from .provenance import peak_memory_mb, provenance, reset_peak_memory
+from .related import open_relations
 from .settings import Settings
-from .store import CellFailures, Failure, Store
+from .store import CellFailures, Failure, Store, now
 from .threads import one_thread
-from .train import Trained, train
-from .view import View
+from .work import Work
 
 __all__ = ["Worker"]
+
+
+@dataclass
+class _Readiness:
+    """Which measurements can be made, now that what they need was trained where it could be.
+
+    Attributes
+    ----------
+    ready : list of Measurement
+        Those that have everything.
+    later : list of Measurement
+        Those that need a cell which somebody else works on.
+    needs : CellKey or None
+        Such a cell.
+    """
+
+    ready: list[Measurement] = field(default_factory=list[Measurement])
+    later: list[Measurement] = field(default_factory=list[Measurement])
+    needs: CellKey | None = None
 
 
 class Worker:
@@ -52,139 +66,148 @@ class Worker:
         self._settings = settings
         self._number = number
         self._listen = listen
-        self._interrupt = interrupt
         self._store = Store(settings.out, self._tell)
-        self._device = resolve_device(settings.device)
-        self._conforms: dict[str, str] = {}
+        self._maker = Maker(
+            settings, self._store, doing=self._doing, stepped=self._stepped, tell=self._tell, interrupt=interrupt
+        )
 
-    def work(self, cell: Cell) -> bool:
-        """Do what is missing in `cell`; False if another run holds it now.
+    def work(self, work: Work) -> Work | None:
+        """Do what is missing in a cell; gives back what has to be asked for again later, as others hold what it needs.
 
         What goes wrong in it is recorded in its `failure.json` and told; only what concerns all cells is raised.
         """
-        with self._store.lock(cell.identity) as held:
-            if not held:
-                self._listen(CellWaits(self._number, cell.key))
-                return False
-            self._listen(CellStarted(self._number, cell.key))
-            with one_thread(), warnings.catch_warnings():
-                # Shared arrays are read-only on purpose, and torch only reads them.
-                warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-                failures = self._complete(cell)
-            self._store.write_failures(CellFailures(cell=cell.key, failures=failures))
-        self._listen(CellEnded(self._number, cell.key, tuple(failures)))
-        return True
-
-    def _complete(self, cell: Cell) -> list[Failure]:
-        todo = [each for each in cell.measurements if self._store.read_result(each.identity) is None]
-        attempts = Attempts()
-        if todo:
-            self._attempt(cell, todo, attempts)
-        if attempts.failures:
+        attempts = Attempts(list(work.failures))
+        with one_thread(), warnings.catch_warnings():
+            # Shared arrays are read-only on purpose, and torch only reads them.
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+            left = self._work(work, attempts)
+        if attempts.tracebacks:
             gc.collect()  # a traceback keeps the activations of its cell alive
         if self._settings.debug:
             for text in attempts.tracebacks:
                 self._tell(text)
-        return attempts.failures
+        if left is None:
+            self._listen(CellEnded(self._number, work.cell.key, tuple(attempts.failures)))
+        return left
 
-    def _attempt(self, cell: Cell, todo: list[Measurement], attempts: Attempts) -> None:
-        made: tuple[CellRecord, View] | None = None
+    def _work(self, work: Work, attempts: Attempts) -> Work | None:
+        cell = work.cell
+        made: Made | None = None
+        todo = self._todo(cell)
+        if not todo or not all(each.relations for each in todo) or not self._maker.is_trained(cell):
+            with self._store.lock(cell.identity) as held:
+                if not held:
+                    return self._leave(work)
+                self._listen(CellStarted(self._number, cell.key))
+                todo = self._todo(cell)
+                if todo:
+                    made = self._made(cell, attempts)
+                alone = [each for each in todo if not each.relations]
+                if made is not None:
+                    self._measure(cell, made, alone, attempts)
+                self._write_failures(cell, attempts)
+            if todo and made is None:
+                return None
+        return self._work_related(cell, [each for each in todo if each.relations], made, attempts)
+
+    def _work_related(self, cell: Cell, todo: list[Measurement], made: Made | None, attempts: Attempts) -> Work | None:
+        """Measure what needs other cells; no lock is held at the beginning."""
+        if not todo:
+            return None
+        found = self._train_related(todo, attempts)
+        if found.later and not found.ready and len(found.later) == len(todo):
+            return self._leave(Work(replace(cell, measurements=tuple(todo)), tuple(attempts.failures)), found.needs)
+        with self._store.lock(cell.identity) as held:
+            if not held:
+                left = (*found.ready, *found.later)
+                return self._leave(Work(replace(cell, measurements=left), tuple(attempts.failures)))
+            ready = [each for each in found.ready if self._store.read_result(each.identity) is None]
+            if ready:
+                self._listen(CellStarted(self._number, cell.key))
+                made = made or self._made(cell, attempts)
+                if made is not None:
+                    self._measure(cell, made, ready, attempts)
+            self._write_failures(cell, attempts)
+        if found.later and (made is not None or not ready):
+            left = tuple(found.later)
+            return self._leave(Work(replace(cell, measurements=left), tuple(attempts.failures)), found.needs)
+        return None
+
+    def _leave(self, work: Work, needs: CellKey | None = None) -> Work:
+        self._listen(CellWaits(self._number, work.cell.key, needs))
+        return work
+
+    def _todo(self, cell: Cell) -> list[Measurement]:
+        return [each for each in cell.measurements if self._store.read_result(each.identity) is None]
+
+    def _made(self, cell: Cell, attempts: Attempts) -> Made | None:
+        """The trained cell; None, with the reason in `attempts`, if it cannot be had."""
         with attempts.attempt("training"):
             cell.expect_unchanged()
-            trained = self._trained(cell)
-            if self._is_checked(cell, trained) or self._is_conforming(cell, attempts):
-                made = self._make(cell) if trained is None else self._load(cell, *trained)
-        if made is not None:
-            record, view = made
-            Measurer(cell, record, view, self._store, self._doing).measure(todo, attempts)
-
-    def _trained(self, cell: Cell) -> tuple[CellRecord, Path] | None:
-        """The record and the weights of the trained cell, or None if it has to be trained."""
-        record = self._store.read_cell(cell.identity)
-        weights = self._store.weights(record) if record else None
-        return None if record is None or weights is None else (record, weights)
-
-    def _is_checked(self, cell: Cell, trained: tuple[CellRecord, Path] | None) -> bool:
-        """Whether the model was checked before its training as it is now: sites can change afterwards."""
-        return trained is not None and canonical(trained[0].specs["model"]) == canonical(cell.specs()["model"])
+            if self._is_conforming(cell, attempts):
+                return self._maker.made(cell, ExitStack())
+        return None
 
     def _is_conforming(self, cell: Cell, attempts: Attempts) -> bool:
         """Check the model; False, with the reason in `attempts`, if it does not conform."""
         with attempts.attempt("conformance"):
-            self._expect_conforming(cell, load_task_of(cell.task))
+            self._maker.expect_conforming(cell)
             return True
         return False
 
-    def _load(self, cell: Cell, record: CellRecord, weights: Path) -> tuple[CellRecord, View]:
-        """The trained cell from its files."""
-        self._doing("loading")
-        return record, self._view(cell, weights)
-
-    def _make(self, cell: Cell) -> tuple[CellRecord, View]:
-        """Train the cell and write its files."""
-        task = load_task_of(cell.task)
-        adapter = self._build(cell, task)
-        reset_peak_memory(adapter.device)
-        trained = self._train(cell, task, adapter)
-        weights = self._store.weights_path(cell.identity)
-        try:
-            save_weights(adapter, weights)
-        except OSError as error:
-            raise translated(error, weights) from error
-        # What is measured is what the file holds: a model may keep state that is not among its weights.
-        view = self._view(cell, weights)
-        record = self._record(cell, view, trained, weights)
-        self._store.write_cell(record)
-        return record, view
-
-    def _train(self, cell: Cell, task: Task, adapter: Adapter) -> Trained:
-        self._doing("training")
-        with self._interrupt.gently():
-            return train(
-                adapter,
-                make_stages(task, cell.task_spec, cell.training, cell.task.base),
-                cell.training,
-                cell.seed,
-                state=self._store.state_path(cell.identity),
-                on_step=self._stepped,
-                should_stop=lambda: self._interrupt.asked,
-                tell=self._tell,
-                save_every=self._settings.save_every,
-            )
-
-    def _record(self, cell: Cell, view: View, trained: Trained, weights: Path) -> CellRecord:
-        return CellRecord(
-            cell=cell.key,
-            specs=cell.specs(),
-            parameters=sum(p.numel() for p in view.adapter.module.parameters() if p.requires_grad),
-            steps=trained.steps,
-            stopped_early=trained.stopped_early,
-            curve=trained.curve,
-            clean_accuracy=clean_accuracy(view),
-            weights_sha256=hashlib.sha256(weights.read_bytes()).hexdigest(),
-            seconds=trained.seconds,
-            peak_memory_mb=peak_memory_mb(view.adapter.device),
-            provenance=provenance(view.adapter.device),
+    def _measure(self, cell: Cell, made: Made, todo: Sequence[Measurement], attempts: Attempts) -> None:
+        measurer = Measurer(
+            cell,
+            made.record,
+            made.view,
+            self._store,
+            self._doing,
+            lambda relations: open_relations(relations, self._maker, self._store, self._doing),
         )
+        measurer.measure(todo, attempts)
 
-    def _view(self, cell: Cell, weights: Path) -> View:
-        task = load_task_of(cell.task)
-        adapter = self._build(cell, task)
-        load_weights(adapter, weights)
-        return View(adapter, task, cell.task_spec, cell.seed, lambda: self._build(cell, task))
+    def _train_related(self, todo: Sequence[Measurement], attempts: Attempts) -> _Readiness:
+        """Train the cells that measurements need, where nobody else does; what fails fails those measurements."""
+        found = _Readiness()
+        failed: dict[str, str] = {}
+        there: dict[str, bool] = {}
+        for measurement in todo:
+            for other in measurement.related:
+                if other.identity in there or other.identity in failed:
+                    continue
+                attempt = Attempts()
+                with attempt.attempt("training"):
+                    there[other.identity] = self._is_there(other)
+                for failure in attempt.failures:
+                    failed[other.identity] = f"{name_of(other.key)}, which it needs: {failure.message}"
+                attempts.tracebacks += attempt.tracebacks
+            messages = [failed[other.identity] for other in measurement.related if other.identity in failed]
+            missing = [other for other in measurement.related if not there.get(other.identity, True)]
+            if messages:
+                name = measurement.protocol.name
+                attempts.failures.append(Failure(stage="measuring", protocol=name, message=messages[0], time=now()))
+            elif missing:
+                found.later.append(measurement)
+                found.needs = missing[0].key
+            else:
+                found.ready.append(measurement)
+        return found
 
-    def _build(self, cell: Cell, task: Task) -> Adapter:
-        return build_model(cell.model, task, cell.seed, self._device)
+    def _is_there(self, other: Cell) -> bool:
+        """Whether a related cell needs no training any more, which it gets now if it can; False if others hold it."""
+        if self._maker.is_trained(other) or self._maker.lacks(other) is not None:
+            return True
+        with self._store.lock(other.identity) as held:
+            if held:
+                self._listen(CellStarted(self._number, other.key))
+                other.expect_unchanged()
+                self._maker.expect_conforming(other)
+                with ExitStack() as edits:
+                    self._maker.made(other, edits)
+            return held
 
-    def _expect_conforming(self, cell: Cell, task: Task) -> None:
-        """Raise unless the model conforms; looked at once a model, on a copy that is never trained."""
-        key = canonical(cell.specs()["model"])
-        if key not in self._conforms:
-            self._doing("checking the model")
-            results = check_adapter(self._build(cell, task), task, cell.task_spec.lengths.train)
-            self._conforms[key] = " ".join(result.message for result in results if not result.passed)
-        if self._conforms[key]:
-            raise CellFailed(f"The model {cell.model.name} does not conform: {self._conforms[key]}")
+    def _write_failures(self, cell: Cell, attempts: Attempts) -> None:
+        self._store.write_failures(CellFailures(cell=cell.key, failures=attempts.failures))
 
     def _stepped(self, step: int, steps: int, loss: float, accuracy: float | None) -> None:
         self._listen(Stepped(self._number, step, steps, loss, accuracy))
@@ -194,10 +217,3 @@ class Worker:
 
     def _tell(self, text: str) -> None:
         self._listen(Told(text))
-
-
-def resolve_device(device: str) -> str:
-    """The device itself for ``auto``: cuda where torch finds it, else cpu."""
-    if device != "auto":
-        return device
-    return "cuda" if torch.cuda.is_available() else "cpu"

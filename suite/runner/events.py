@@ -8,12 +8,18 @@ from dataclasses import dataclass
 from ..spec.results import CellKey
 from .store import Failure
 
-__all__ = ["CellEnded", "CellStarted", "CellWaits", "Doing", "Event", "Listen", "Stepped", "Told"]
+__all__ = ["CellEnded", "CellStarted", "CellWaits", "Doing", "Event", "Listen", "Stepped", "Told", "name_of"]
+
+
+def name_of(cell: CellKey) -> str:
+    """A cell in words."""
+    without = "" if cell.without is None else f" without {cell.without}"
+    return f"{cell.model}{without} · {cell.task} · seed {cell.seed}"
 
 
 @dataclass(frozen=True)
 class CellStarted:
-    """A worker took a cell."""
+    """A worker took a cell: one of the run's, or one that it trains because the measurement in hand needs it."""
 
     worker: int
     cell: CellKey
@@ -49,10 +55,11 @@ class CellEnded:
 
 @dataclass(frozen=True)
 class CellWaits:
-    """Another run works on this cell; it is asked for again later."""
+    """This cell is asked for again later: others work on it, or on the cell that it needs."""
 
     worker: int
     cell: CellKey
+    needs: CellKey | None = None
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,13 @@ from typing import Any, Protocol
 
 from ...tasks.errors import LayerstateError
 from .errors import RunStopped
-from .events import CellEnded, CellWaits, Event, Listen
+from .events import CellEnded, Event, Listen
 from .interrupt import Interrupt
 from .plan import Cell
 from .settings import Settings
 from .store import CellFailures, Failure, Store, now
 from .threads import limit_new_libraries
+from .work import Work
 
 __all__ = ["Executor", "InProcess", "LocalProcesses"]
 
@@ -55,18 +56,18 @@ class InProcess:
 
         interrupt = Interrupt()
         worker = Worker(self.settings, 0, listen, interrupt)
-        waiting = deque(cells)
+        waiting = deque(map(Work, cells))
         turned_away = 0
         with interrupt.listening(signal.SIGINT, signal.SIGTERM):
             while waiting:
-                cell = waiting.popleft()
-                if worker.work(cell):
+                left = worker.work(waiting.popleft())
+                if left is None:
                     turned_away = 0
                     continue
-                waiting.append(cell)
+                waiting.append(left)
                 turned_away += 1
                 if turned_away >= len(waiting):
-                    time.sleep(_RETRY_SECONDS)  # all that is left is in the hands of another run
+                    time.sleep(_RETRY_SECONDS)  # all that is left is in the hands of another run, or needs what is
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class LocalProcesses:
     def run(self, cells: Iterable[Cell], listen: Listen) -> None:
         """Work on all cells; a worker that dies costs its cell, and another one takes its place."""
         with _terminable():
-            _Parent(self.settings, self.workers, deque(cells), listen).run()
+            _Parent(self.settings, self.workers, deque(map(Work, cells)), listen).run()
 
 
 @dataclass
@@ -90,12 +91,19 @@ class _Hand:
     process: BaseProcess
     pipe: Connection
     ready: bool = False
-    cell: Cell | None = None
+    work: Work | None = None
 
 
 @dataclass(frozen=True)
 class _Ready:
     """A worker can take a cell."""
+
+
+@dataclass(frozen=True)
+class _Later:
+    """A worker can do no more for a cell now."""
+
+    left: Work
 
 
 @dataclass(frozen=True)
@@ -108,17 +116,17 @@ class _Stopped:
 class _Parent:
     """Hands out cells and listens to workers."""
 
-    def __init__(self, settings: Settings, workers: int, waiting: deque[Cell], listen: Listen) -> None:
+    def __init__(self, settings: Settings, workers: int, waiting: deque[Work], listen: Listen) -> None:
         self._settings = settings
         self._waiting = waiting
         self._listen = listen
-        self._held_elsewhere: list[tuple[float, Cell]] = []
+        self._later: list[tuple[float, Work]] = []
         self._hands = [self._start(number) for number in range(min(workers, len(waiting)))]
 
     def run(self) -> None:
         """Until no cell is left; whatever happens, no worker outlives this."""
         try:
-            while self._waiting or self._held_elsewhere or any(hand.cell for hand in self._hands):
+            while self._waiting or self._later or any(hand.work for hand in self._hands):
                 self._hand_out()
                 self._take_in()
         finally:
@@ -134,14 +142,14 @@ class _Parent:
         return _Hand(number, process, ours)
 
     def _hand_out(self) -> None:
-        due = [cell for when, cell in self._held_elsewhere if when <= time.monotonic()]
-        self._held_elsewhere = [entry for entry in self._held_elsewhere if entry[1] not in due]
-        self._waiting.extend(due)
+        moment = time.monotonic()
+        self._waiting.extend(left for when, left in self._later if when <= moment)
+        self._later = [entry for entry in self._later if entry[0] > moment]
         for hand in self._hands:
-            if self._waiting and hand.ready and hand.cell is None:
-                hand.cell = self._waiting.popleft()
+            if self._waiting and hand.ready and hand.work is None:
+                hand.work = self._waiting.popleft()
                 try:
-                    hand.pipe.send(hand.cell)
+                    hand.pipe.send(hand.work)
                 except OSError:
                     continue  # it died; the next look at it finds that out
 
@@ -170,11 +178,12 @@ class _Parent:
             hand.ready = True
         elif isinstance(said, _Stopped):
             raise RunStopped(said.message)
+        elif isinstance(said, _Later):
+            self._later.append((time.monotonic() + _RETRY_SECONDS, said.left))
+            hand.work = None
         else:
-            if isinstance(said, CellWaits) and hand.cell is not None:
-                self._held_elsewhere.append((time.monotonic() + _RETRY_SECONDS, hand.cell))
-            if isinstance(said, CellEnded | CellWaits):
-                hand.cell = None
+            if isinstance(said, CellEnded):
+                hand.work = None
             self._listen(said)
 
     def _replace(self, hand: _Hand) -> None:
@@ -185,24 +194,24 @@ class _Parent:
         how = _ending(hand.process.exitcode)
         if not hand.ready:
             raise RunStopped(f"A worker {how} before it could start. Its own message may stand above; try --workers 1.")
-        if hand.cell is not None:
-            self._record_death(hand.cell, hand.number, how)
-        if self._waiting or self._held_elsewhere:
+        if hand.work is not None:
+            self._record_death(hand.work, hand.number, how)
+        if self._waiting or self._later:
             self._hands.append(self._start(hand.number))
 
-    def _record_death(self, cell: Cell, number: int, how: str) -> None:
+    def _record_death(self, work: Work, number: int, how: str) -> None:
         message = (
             f"The process that worked on this cell {how}. The system ends processes when memory runs out: use fewer "
             "--workers then. The next run goes on from the last saved state."
         )
-        failure = Failure(stage="process", message=message, time=now())
-        Store(self._settings.out).write_failures(CellFailures(cell=cell.key, failures=[failure]))
-        self._listen(CellEnded(number, cell.key, (failure,)))
+        failures = [*work.failures, Failure(stage="process", message=message, time=now())]
+        Store(self._settings.out).write_failures(CellFailures(cell=work.cell.key, failures=failures))
+        self._listen(CellEnded(number, work.cell.key, tuple(failures)))
 
     def _stop(self) -> None:
         """End all workers: the idle at once, those at work after saving their training, the slow ones in the end."""
         for hand in self._hands:
-            if hand.cell is None:
+            if hand.work is None:
                 hand.process.kill()
             else:
                 hand.process.terminate()
@@ -250,12 +259,14 @@ def _take_cells(pipe: Connection, settings: Settings, number: int, interrupt: In
     worker = Worker(settings, number, _throttled(pipe.send), interrupt)
     pipe.send(_Ready())
     while True:
-        cell: Cell = pipe.recv()
+        work: Work = pipe.recv()
         try:
-            worker.work(cell)
+            left = worker.work(work)
         except LayerstateError as error:
             pipe.send(_Stopped(str(error)))
             return
+        if left is not None:
+            pipe.send(_Later(left))
 
 
 def _throttled(send: Callable[[Event], None], every: float = 0.2) -> Listen:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
 from ...tasks.errors import LayerstateError
 from ..measure.chance import majority_by_position
-from ..protocols import Outcome, Reading, load_protocol
+from ..protocols import Outcome, ProtocolCode, Reading, load_protocol
 from ..spec.dump import resolved_values
 from ..spec.load import Located
 from ..spec.results import CellRecord, GateReading, Metric, PackedArray, Result, Status
@@ -24,7 +25,12 @@ from .provenance import peak_memory_mb, provenance, reset_peak_memory
 from .store import Store
 from .view import View
 
-__all__ = ["Measurer", "clean_accuracy", "gate_reading", "to_metrics"]
+if TYPE_CHECKING:
+    from .related import Relations
+
+__all__ = ["Measurer", "clean_accuracy", "gate_reading", "measured_gate", "to_metrics"]
+
+OpenRelations = Callable[[Mapping[str, Cell | str]], "AbstractContextManager[Relations]"]
 
 
 def clean_accuracy(view: View) -> float:
@@ -44,6 +50,9 @@ class _Measured:
     digests: dict[str, str]
     seconds: float
     peak_memory_mb: float
+    forward_seconds: float
+    shared_seconds: float
+    related: dict[str, str] = field(default_factory=dict[str, str])
 
 
 class Measurer:
@@ -61,14 +70,25 @@ class Measurer:
         Where results go.
     doing : callable
         Is told what is being measured.
+    open_relations : callable
+        Opens the other cells that a measurement needs, which must have been trained.
     """
 
-    def __init__(self, cell: Cell, record: CellRecord, view: View, store: Store, doing: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        cell: Cell,
+        record: CellRecord,
+        view: View,
+        store: Store,
+        doing: Callable[[str], None],
+        open_relations: OpenRelations,
+    ) -> None:
         self._cell = cell
         self._record = record
         self._view = view
         self._store = store
         self._doing = doing
+        self._open_relations = open_relations
         self._measured: dict[str, _Measured] = {}
         self._failed: set[str] = set()
         self._chance: dict[str, float] = {}
@@ -78,53 +98,62 @@ class Measurer:
         gate_first = sorted(todo, key=lambda each: each.protocol.name != self._cell.gate_protocol.name)
         for measurement in gate_first:
             with attempts.attempt("measuring", measurement.protocol.name):
-                measured = self._run(measurement.protocol)
+                measured = self._run(measurement.protocol, measurement.relations)
                 self._store.write_result(self._result(measurement, measured, self._gate()))
 
     def _gate(self) -> GateReading:
         """What the cell shows at the gate: from a result that is there, or by measuring the gate's protocol."""
         protocol = self._cell.gate_protocol
-        for measurement in self._cell.measurements:
-            if measurement.protocol.name == protocol.name and protocol.name not in self._measured:
-                stored = self._store.read_result(measurement.identity)
-                if stored is not None:
-                    return stored.gate
+        if protocol.name not in self._measured:
+            stored = self._store.read_result(self._cell.gate_result)
+            if stored is not None:
+                return stored.gate
         try:
-            measured = self._run(protocol)
+            measured = self._run(protocol, {})
         except LayerstateError as error:
             raise CellFailed(
                 f"Without {self._cell.gate.metric} there is no gate, and nothing can be said: {error}"
             ) from error
         return gate_reading(self._cell.gate, self._cell.gate_length, measured.outcome.readings)
 
-    def _run(self, protocol: Located) -> _Measured:
+    def _run(self, protocol: Located, relations: Mapping[str, Cell | str]) -> _Measured:
         """Measure with a protocol, once a cell; a failure is remembered too."""
         name = protocol.name
         if name in self._failed:
             raise CellFailed(f"The protocol {name} failed before.")
         if name not in self._measured:
             self._failed.add(name)
-            self._measured[name] = self._run_now(protocol)
+            self._measured[name] = self._run_now(protocol, relations)
             self._failed.remove(name)
         return self._measured[name]
 
-    def _run_now(self, protocol: Located) -> _Measured:
+    def _run_now(self, protocol: Located, relations: Mapping[str, Cell | str]) -> _Measured:
         spec = cast("ProtocolSpec", protocol.spec)
         self._doing(f"measuring {spec.name}")
         code = load_protocol(spec.measures, protocol.base)
         device = self._view.adapter.device
         reset_peak_memory(device)
-        started = time.monotonic()
         self._view.take_digests()
-        outcome = code.measure(self._view, code.params.model_validate(spec.params))
-        return _Measured(
-            outcome=outcome,
-            version=code.version,
-            mechanistic=code.mechanistic,
-            digests=self._view.take_digests(),
-            seconds=time.monotonic() - started,
-            peak_memory_mb=peak_memory_mb(device),
-        )
+        self._view.take_forward_seconds()
+        started = time.monotonic()
+        with self._open_relations(relations) as related:
+            self._view.relate = related if relations else None
+            try:
+                outcome = _measure(code, spec, self._view)
+            finally:
+                self._view.relate = None
+            needed, shared = self._view.take_forward_seconds()
+            return _Measured(
+                outcome=outcome,
+                version=code.version,
+                mechanistic=code.mechanistic,
+                digests=self._view.take_digests() | related.take_digests(),
+                seconds=time.monotonic() - started,
+                peak_memory_mb=peak_memory_mb(device),
+                forward_seconds=needed + related.take_forward_seconds(),
+                shared_seconds=shared,
+                related=dict(related.identities),
+            )
 
     def _result(self, measurement: Measurement, measured: _Measured, gate: GateReading) -> Result:
         spec = cast("ProtocolSpec", measurement.protocol.spec)
@@ -145,7 +174,10 @@ class Measurer:
             metrics=to_metrics(measured.outcome.readings, spec, gate if measured.mechanistic else None),
             arrays={name: PackedArray.pack(values) for name, values in measured.outcome.arrays.items()},
             digests=measured.digests,
+            related=measured.related,
             seconds=measured.seconds,
+            forward_seconds=measured.forward_seconds,
+            shared_seconds=measured.shared_seconds,
             peak_memory_mb=measured.peak_memory_mb,
             provenance=provenance(self._view.adapter.device),
         )
@@ -160,6 +192,17 @@ class Measurer:
                 found = self._view.data("evaluate", length).states[target] == majority_L
                 self._chance[str(length)] = float(found.mean())
         return self._chance
+
+
+def measured_gate(cell: Cell, view: View) -> GateReading:
+    """What a cell shows at the gate, from its gate's protocol, measured now."""
+    spec = cast("ProtocolSpec", cell.gate_protocol.spec)
+    code = load_protocol(spec.measures, cell.gate_protocol.base)
+    return gate_reading(cell.gate, cell.gate_length, _measure(code, spec, view).readings)
+
+
+def _measure(code: ProtocolCode, spec: ProtocolSpec, view: View) -> Outcome:
+    return code.measure(view, code.params.model_validate(spec.params))
 
 
 def gate_reading(gate: Gate, length: int, readings: Sequence[Reading]) -> GateReading:

@@ -1,13 +1,18 @@
-"""From a resolved suite to cells and measurements, each with its identity. Needs no torch and reads no result."""
+"""From a resolved suite to cells and measurements, each with its identity. Needs no torch and reads no result.
+
+A measurement may need other cells of the same model and seed: on another task of the suite, or trained without one of
+its components. These are planned with it, and are no cells of the suite unless they are among its own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from ...adapters import adapter_version, source_digest
 from ...tasks import family_source_digest, load_task
+from ...tasks.errors import SpecError
 from ..protocols import load_protocol
 from ..spec.dump import resolved_values
 from ..spec.identity import MEASURES, TRAINS, cell_identity, digest, measurement_identity, part, suite_identity
@@ -15,6 +20,7 @@ from ..spec.load import Located, ResolvedSuite, resolve_suite
 from ..spec.results import CellKey, SuiteRecord
 from ..spec.schema import Gate, ProtocolSpec, ReferenceModel, TaskSpec, TorchModuleModel, Training
 from .errors import CellFailed
+from .relations import declared_relations, no_task
 from .versions import TRAINING_VERSION
 
 __all__ = ["Cell", "Measurement", "Plan", "make_plan", "suite_record"]
@@ -25,15 +31,39 @@ CellPart = Literal["model", "task", "training"]
 
 @dataclass(frozen=True)
 class Measurement:
-    """One protocol on one cell."""
+    """One protocol on one cell.
+
+    Attributes
+    ----------
+    identity : str
+        Of everything that its numbers depend on.
+    protocol : Located
+        How it measures.
+    relations : mapping of str to Cell or str
+        By the protocol's name for it, each other cell that it needs, or the reason why there is none.
+    """
 
     identity: str
     protocol: Located
+    relations: Mapping[str, Cell | str] = field(default_factory=dict[str, "Cell | str"])
+
+    @property
+    def related(self) -> tuple[Cell, ...]:
+        """The other cells that it needs."""
+        return tuple(each for each in self.relations.values() if isinstance(each, Cell))
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One model on one task with one seed: trained once, measured by each protocol."""
+    """One model on one task with one seed: trained once, measured by each protocol.
+
+    Attributes
+    ----------
+    gate_result : str
+        Identity of the measurement that reads the gate, whether or not it is among those asked for.
+    without : tuple of str or None
+        (component, mode) of what is ablated throughout its training, in a cell that other measurements need.
+    """
 
     identity: str
     model: Located
@@ -43,7 +73,9 @@ class Cell:
     measurements: tuple[Measurement, ...]
     gate: Gate
     gate_protocol: Located
+    gate_result: str
     versions: Versions
+    without: tuple[str, str] | None = None
 
     @property
     def model_spec(self) -> ReferenceModel | TorchModuleModel:
@@ -58,7 +90,13 @@ class Cell:
     @property
     def key(self) -> CellKey:
         """Its identity and the names of its parts."""
-        return CellKey(identity=self.identity, model=self.model.name, task=self.task.name, seed=self.seed)
+        return CellKey(
+            identity=self.identity,
+            model=self.model.name,
+            task=self.task.name,
+            seed=self.seed,
+            without=None if self.without is None else "/".join(self.without),
+        )
 
     @property
     def gate_length(self) -> int:
@@ -103,14 +141,12 @@ def make_plan(resolved: ResolvedSuite) -> Plan:
     LayerstateError
         If code that a spec names cannot be found.
     """
-    suite = resolved.suite
-    gate_protocol = _gate_protocol(resolved)
-    versions = {name: _protocol_versions(protocol) for name, protocol in resolved.protocols.items()}
+    planner = _Planner(resolved)
     cells = [
-        _cell(model, task, seed, resolved, gate_protocol, versions)
+        planner.measured(planner.cell(model, task, seed))
         for model in resolved.models.values()
         for task in resolved.tasks.values()
-        for seed in suite.seeds
+        for seed in resolved.suite.seeds
     ]
     return Plan(resolved, tuple(cells))
 
@@ -140,35 +176,81 @@ def suite_record(plan: Plan) -> SuiteRecord:
     )
 
 
-def _cell(
-    model: Located,
-    task: Located,
-    seed: int,
-    resolved: ResolvedSuite,
-    gate_protocol: Located,
-    protocol_versions: Mapping[str, Versions],
-) -> Cell:
-    model_spec = cast("ReferenceModel | TorchModuleModel", model.spec)
-    task_spec = cast("TaskSpec", task.spec)
-    gate = resolved.suite.gate
-    training = model_spec.training.resolve(task.name)
-    versions = _cell_versions(model, task)
-    identity = cell_identity(model_spec, task_spec, training, seed, versions)
-    measurements = tuple(
-        Measurement(
-            measurement_identity(
-                identity,
-                task_spec,
-                cast("ProtocolSpec", protocol.spec),
-                gate,
-                protocol_versions[name],
-                model=model_spec,
-            ),
-            protocol,
+class _Planner:
+    """Plans single cells of a suite, each once."""
+
+    def __init__(self, resolved: ResolvedSuite) -> None:
+        self._resolved = resolved
+        self._gate_protocol = _gate_protocol(resolved)
+        self._versions = {
+            name: _protocol_versions(protocol)
+            for name, protocol in {**resolved.protocols, self._gate_protocol.name: self._gate_protocol}.items()
+        }
+        self._cells: dict[tuple[str, str, int, tuple[str, str] | None], Cell] = {}
+
+    def cell(self, model: Located, task: Located, seed: int, without: tuple[str, str] | None = None) -> Cell:
+        """The cell as others need it, with no measurements of its own."""
+        key = (model.name, task.name, seed, without)
+        if key not in self._cells:
+            self._cells[key] = self._cell(model, task, seed, without)
+        return self._cells[key]
+
+    def measured(self, cell: Cell) -> Cell:
+        """The cell with a measurement for each protocol of the suite."""
+        found = tuple(self._measurement(cell, protocol) for protocol in self._resolved.protocols.values())
+        return replace(cell, measurements=found)
+
+    def _cell(self, model: Located, task: Located, seed: int, without: tuple[str, str] | None) -> Cell:
+        model_spec = cast("ReferenceModel | TorchModuleModel", model.spec)
+        task_spec = cast("TaskSpec", task.spec)
+        training = model_spec.training.resolve(task.name)
+        versions = _cell_versions(model, task)
+        identity = cell_identity(model_spec, task_spec, training, seed, versions, without=without)
+        return Cell(
+            identity=identity,
+            model=model,
+            task=task,
+            training=training,
+            seed=seed,
+            measurements=(),
+            gate=self._resolved.suite.gate,
+            gate_protocol=self._gate_protocol,
+            gate_result=self._identity(identity, model, task, self._gate_protocol, {}),
+            versions=versions,
+            without=without,
         )
-        for name, protocol in resolved.protocols.items()
-    )
-    return Cell(identity, model, task, training, seed, measurements, gate, gate_protocol, versions)
+
+    def _measurement(self, cell: Cell, protocol: Located) -> Measurement:
+        relations = self._relations(cell, protocol)
+        # What is read off a related cell depends on its weights, its data and the gate: so does its gate's identity.
+        related = {name: each if isinstance(each, str) else each.gate_result for name, each in relations.items()}
+        return Measurement(self._identity(cell.identity, cell.model, cell.task, protocol, related), protocol, relations)
+
+    def _relations(self, cell: Cell, protocol: Located) -> dict[str, Cell | str]:
+        found: dict[str, Cell | str] = {}
+        for name, relation in declared_relations(protocol, cell.task.name).items():
+            if relation.without is not None:
+                found[name] = self.cell(cell.model, cell.task, cell.seed, relation.without)
+            elif relation.task is not None:
+                task = self._resolved.declared_tasks.get(relation.task)
+                found[name] = no_task(relation.task) if task is None else self.cell(cell.model, task, cell.seed)
+        if found and protocol.name == self._gate_protocol.name:
+            raise SpecError(
+                f"{protocol.path}: {protocol.name} gives the gate's metric and needs other cells ({', '.join(found)}); "
+                "a protocol that needs none would be right for the gate"
+            )
+        return found
+
+    def _identity(self, cell: str, model: Located, task: Located, protocol: Located, related: Mapping[str, str]) -> str:
+        return measurement_identity(
+            cell,
+            cast("TaskSpec", task.spec),
+            cast("ProtocolSpec", protocol.spec),
+            self._resolved.suite.gate,
+            self._versions[protocol.name],
+            model=cast("ReferenceModel | TorchModuleModel", model.spec),
+            related=related,
+        )
 
 
 def _cell_versions(model: Located, task: Located) -> Versions:

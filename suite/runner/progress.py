@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO, cast
 
 from ..spec.results import CellKey
-from .events import CellEnded, CellStarted, CellWaits, Doing, Event, Listen, Stepped, Told
+from .events import CellEnded, CellStarted, CellWaits, Doing, Event, Listen, Stepped, Told, name_of
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -28,11 +28,6 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def name_of(cell: CellKey) -> str:
-    """A cell in words."""
-    return f"{cell.model} · {cell.task} · seed {cell.seed}"
 
 
 @dataclass
@@ -84,6 +79,8 @@ class Board:
             self.waiting = isinstance(event, CellWaits)
         if isinstance(event, CellStarted):
             self.rows[event.worker] = Row(event.cell, time.monotonic())
+        elif isinstance(event, CellWaits):
+            self.rows.pop(event.worker, None)
         elif isinstance(event, CellEnded):
             self.rows.pop(event.worker, None)
             self.done += 1
@@ -229,7 +226,7 @@ class _Lines:
         self._board = board
         self._write = write
         self._last = time.monotonic()
-        self._waiting: set[str] = set()
+        self._waiting: set[tuple[CellKey, CellKey | None]] = set()
 
     def hear(self, event: Event) -> None:
         self._board.hear(event)
@@ -238,12 +235,18 @@ class _Lines:
             ended = isinstance(event, CellEnded)
             self._write(f"[{self._board.headline()}] {said}" if ended else said)
             self._last = time.monotonic()
-        if isinstance(event, CellWaits) and event.cell.identity not in self._waiting:
-            self._waiting.add(event.cell.identity)
-            self._write(f"{name_of(event.cell)}: another run works on it; waiting")
+        if isinstance(event, CellWaits) and (event.cell, event.needs) not in self._waiting:
+            self._waiting.add((event.cell, event.needs))
+            self._write(f"{name_of(event.cell)}: {_why(event)}; waiting")
         if isinstance(event, Stepped) and time.monotonic() - self._last >= _LINE_SECONDS:
             self._last = time.monotonic()
             self._write("; ".join(_line(row) for _, row in sorted(self._board.rows.items())))
+
+
+def _why(event: CellWaits) -> str:
+    if event.needs is None:
+        return "another run works on it"
+    return f"needs {name_of(event.needs)}, which another worker or run is at"
 
 
 def _line(row: Row) -> str:

@@ -13,10 +13,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ..spec.results import Provenance
+from ..spec.results import CellRecord, Provenance
 from .store import now
 
-__all__ = ["peak_memory_mb", "provenance", "reset_peak_memory"]
+__all__ = ["backend_of", "peak_memory_mb", "provenance", "reset_peak_memory"]
 
 
 def provenance(device: Any) -> Provenance:
@@ -41,6 +41,12 @@ def provenance(device: Any) -> Provenance:
         lock=_lock_digest(),
         time=now(),
     )
+
+
+def backend_of(record: CellRecord) -> str:
+    """What a cell was trained with, in words: cells are compared number by number only where these are the same."""
+    made = record.provenance
+    return f"torch {made.torch}, {made.device}, {made.threads} thread{'s' * (made.threads != 1)}, {made.platform}"
 
 
 def reset_peak_memory(device: Any) -> None:

@@ -152,7 +152,9 @@ def _status(missing: int, gates: dict[str, bool], summaries: dict[str, Summary],
     below = len(gates) - sum(gates.values())
     if below:
         said.append("below_gate" if len(gates) == 1 else f"below_gate in {below} of {len(gates)} seeds")
-    absent = {key: summary.reason for key, summary in summaries.items() if summary.value is None}
+    # Further protocols may hold for some tasks alone (grouping does); their reasons stand in the results.
+    standard = {column.key for column in COLUMNS}
+    absent = {key: summary.reason for key, summary in summaries.items() if summary.value is None and key in standard}
     # What was not measured is counted as missing; here stands why a measurement has no number.
     said += [f"{key}: {reason}" for key, reason in absent.items() if reason != NOT_MEASURED]
     return "; ".join(said) or "ok"

@@ -70,7 +70,7 @@ def run(
             failed.append(CellFailures(cell=event.cell, failures=list(event.failures)))
         listen(event)
 
-    cells = [one.cell for one in Estimator.of(store).longest_first(pending)]
+    cells = [one.work for one in Estimator.of(store).longest_first(pending)]
     try:
         executor(settings, min(workers, len(cells))).run(cells, hear)
     except StoreError as error:

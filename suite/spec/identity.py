@@ -160,7 +160,13 @@ def part(value: Any, role: Role) -> Any:
 
 
 def cell_identity(
-    model: ReferenceModel | TorchModuleModel, task: TaskSpec, training: Training, seed: int, versions: Versions
+    model: ReferenceModel | TorchModuleModel,
+    task: TaskSpec,
+    training: Training,
+    seed: int,
+    versions: Versions,
+    *,
+    without: tuple[str, str] | None = None,
 ) -> str:
     """The identity of a cell, 24 hex characters.
 
@@ -174,6 +180,8 @@ def cell_identity(
         Of initial weights and training data.
     versions : mapping
         Versions of adapter, task family and training code; digests of the user's own source files.
+    without : tuple of str, optional
+        (component, mode) of the component that is ablated while it is trained.
     """
     content = {
         "model": part(model, TRAINS),
@@ -182,6 +190,9 @@ def cell_identity(
         "seed": seed,
         "versions": dict(versions),
     }
+    if without is not None:
+        # Where a component is, and what its ablation does, only measures other cells; it trains this one.
+        content["without"] = {"ablated": list(without), "model": part(model, MEASURES)}
     return digest(content, "cell")[:LENGTH]
 
 
@@ -193,6 +204,7 @@ def measurement_identity(
     versions: Versions,
     *,
     model: ReferenceModel | TorchModuleModel,
+    related: Mapping[str, str] | None = None,
 ) -> str:
     """The identity of a measurement, 24 hex characters.
 
@@ -208,6 +220,8 @@ def measurement_identity(
         It decides the status of metrics.
     versions : mapping
         The protocol's version, and the digest of its source file if it is the user's own.
+    related : mapping of str to str, optional
+        By relation the identity of what is read off the related cell, or the reason why there is none.
     """
     content = {
         "cell": cell,
@@ -217,6 +231,8 @@ def measurement_identity(
         "gate": part(gate, MEASURES),
         "versions": dict(versions),
     }
+    if related:
+        content["related"] = dict(related)
     return digest(content, "measurement")[:LENGTH]
 
 

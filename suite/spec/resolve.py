@@ -38,6 +38,8 @@ class ResolvedSuite:
         The suite's file.
     models, tasks, protocols : dict of str to Located
         The specs of what is to run, overrides applied; protocols with every parameter filled in.
+    declared_tasks : dict of str to Located
+        All tasks of the suite and those that filters bring in: what a protocol may relate a cell to.
     """
 
     suite: SuiteSpec
@@ -46,6 +48,7 @@ class ResolvedSuite:
     models: Mapping[str, Located]
     tasks: Mapping[str, Located]
     protocols: Mapping[str, Located]
+    declared_tasks: Mapping[str, Located]
 
 
 def resolve_suite(
@@ -102,7 +105,13 @@ class _Resolver:
         )
         self._stop_if_wrong()
         update = {part: list(specs) for part, specs in chosen.items()} | {"seeds": chosen_seeds}
-        return ResolvedSuite(self.spec.model_copy(update=update), whole, self.located.path, **chosen)
+        return ResolvedSuite(
+            self.spec.model_copy(update=update),
+            whole,
+            self.located.path,
+            **chosen,
+            declared_tasks=everything["tasks"],
+        )
 
     def _note(self, problems: Iterable[Problem]) -> None:
         found = list(problems)

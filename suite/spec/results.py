@@ -119,6 +119,8 @@ class CellKey(Record):
     model: str
     task: str
     seed: int
+    without: str | None = None
+    """component/mode of what is ablated throughout its training: such a cell only serves others, in no table."""
 
 
 class GateReading(Record):
@@ -185,11 +187,17 @@ class Result(Record):
     arrays: dict[str, PackedArray] = Field(default_factory=dict[str, PackedArray])
     """Per-sequence counts that intervals over seeds and paired differences need."""
     digests: dict[str, str]
-    """split/length to the digest of the data that was used."""
+    """split/length to the digest of the data that was used; task:split/length for that of a related task."""
+    related: dict[str, str] = Field(default_factory=dict[str, str])
+    """Identities of the other cells that it rests on, by relation."""
     status: Literal["ok", "failed"] = "ok"
     reason: str | None = None
     seconds: float
     """Wall time of the measurement."""
+    forward_seconds: float = 0.0
+    """Time of the forward passes that the protocol needed, shared ones included."""
+    shared_seconds: float = 0.0
+    """The part of them that was made earlier, for other protocols."""
     peak_memory_mb: float
     provenance: Provenance
 

@@ -170,7 +170,7 @@ class Workshop:
         found: dict[str, dict[str, Any]] = {}
         for path in sorted((self.out / "results").glob("*.json")):
             result = json.loads(path.read_text())
-            for name in ("seconds", "peak_memory_mb", "provenance"):
+            for name in ("seconds", "forward_seconds", "shared_seconds", "peak_memory_mb", "provenance"):
                 del result[name]
             found[path.stem] = result
         return found

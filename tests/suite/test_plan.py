@@ -53,7 +53,7 @@ def workshop_model() -> dict[str, Any]:
 def test_the_standard_suite_is_planned_whole() -> None:
     plan = make_plan(resolve_suite("standard"))
     assert len(plan.cells) == 5 * 4 * 5
-    assert {len(cell.measurements) for cell in plan.cells} == {3}
+    assert {len(cell.measurements) for cell in plan.cells} == {9}
 
 
 def test_planning_twice_gives_the_same_identities(workshop: Any) -> None:

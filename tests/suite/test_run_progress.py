@@ -68,6 +68,26 @@ def test_the_board_counts_what_is_done_and_what_failed() -> None:
     assert board_after(EVENTS).left is None
 
 
+def test_a_cell_that_waits_is_no_longer_at_a_worker_and_says_for_what() -> None:
+    twin = FIRST.model_copy(update={"identity": "d" * 24, "without": "conv1d/bypass"})
+    board = board_after([*EVENTS, CellStarted(0, twin)])
+    assert "without conv1d/bypass · parity" in rendered(board, 140)
+    assert board.rows[0].steps == 0  # the steps of one training say nothing of the next
+    board.hear(CellWaits(0, FIRST, twin))
+    assert set(board.rows) == {1}
+    assert board.done == 0
+    stream = io.StringIO()
+    with shown(2, stream) as listen:
+        for event in (CellWaits(0, FIRST, twin), CellWaits(1, FIRST, twin), CellWaits(0, FIRST)):
+            listen(event)
+    name = "a_model_with_a_rather_long_name"
+    assert stream.getvalue().splitlines() == [
+        f"{name} · parity · seed 0: needs {name} without conv1d/bypass · parity · seed 0, "
+        "which another worker or run is at; waiting",
+        f"{name} · parity · seed 0: another run works on it; waiting",
+    ]
+
+
 def test_elsewhere_it_writes_plain_lines() -> None:
     stream = io.StringIO()
     with shown(2, stream) as listen:
