@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from ..suite.runner.files import StoreError, make_folder, translated, write_atomic
 from .boards import Board, Entry
+from .claims_page import claim_blocks
 from .colours import SHAPES, stylesheet
 from .export import tables
 from .index_page import board_view
@@ -111,6 +112,7 @@ def _pages(site: Site) -> dict[str, bytes]:
         refused=site.refused,
         measurements=plural(count, "measurement"),
     )
+    add("claims.html", "claims.html.j2", "Claims", "claims", blocks=claim_blocks(site))
     add("method.html", "method.html.j2", "Method", "method", view=method_view(site))
     for board in site.boards:
         for entry in board.entries:

@@ -84,7 +84,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The plot area, in pixels, its axes and reference lines, and headings along its top edge."""
+    """The plot area, in pixels, its axes and reference lines, and headings (with words below them) on its top edge."""
 
     x: Axis
     y: Axis
@@ -92,6 +92,7 @@ class Frame:
     height: int = 170
     marks: Sequence[Mark] = ()
     headings: Sequence[tuple[float, str]] = ()
+    subheadings: Sequence[tuple[float, str]] = ()
 
 
 def line_chart(curves: Sequence[Curve], frame: Frame) -> dict[str, Any]:
@@ -115,7 +116,7 @@ def line_chart(curves: Sequence[Curve], frame: Frame) -> dict[str, Any]:
     spec["padding"] = {
         "left": _LEFT,
         "right": 12 + round(_CHARACTER * widest) + (12 if labelled else 0),
-        "top": 36,
+        "top": 50 if frame.subheadings else 36,
         "bottom": 38,
     }
     spec["datasets"] = {
@@ -266,8 +267,10 @@ def _words(frame: Frame) -> list[dict[str, Any]]:
     """Ticks, titles, headings and the names of reference lines."""
     rows = [_word(label, -8, _down(at, frame), "right") for at, label in frame.y.ticks]
     rows += [_word(label, _across(at, frame), frame.height + 12, "center") for at, label in frame.x.ticks]
-    rows += [_word(label, _across(at, frame), -8, "center", LIGHT.ink) for at, label in frame.headings]
-    rows.append(_word(frame.y.title, -_LEFT + 4, -26, "left"))
+    raised = -14 if frame.subheadings else 0
+    rows += [_word(label, _across(at, frame), raised - 8, "center", LIGHT.ink) for at, label in frame.headings]
+    rows += [_word(label, _across(at, frame), -8, "center") for at, label in frame.subheadings]
+    rows.append(_word(frame.y.title, -_LEFT + 4, raised - 26, "left"))
     rows.append(_word(frame.x.title, frame.width / 2, frame.height + 28, "center"))
     for mark in frame.marks:
         if mark.upright:

@@ -1,4 +1,4 @@
-"""Every number of the site as tidy tables: one row a metric, coordinate, model, task and seed."""
+"""Every number as tidy tables: one row a metric, coordinate, model, task and seed; and one a part of a claim."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from ..suite.spec.results import Metric, Result
 from .boards import Board, Entry
+from .claims_table import CLAIM_COLUMNS, claim_rows
 from .site import Site
 from .text import clean
 
@@ -52,7 +53,8 @@ Row = tuple[Any, ...]
 def tables(site: Site) -> dict[str, bytes]:
     """Files by their address: CSV, JSON and Parquet, all with the same rows and columns.
 
-    Coordinates are columns named `at_<coordinate>`, empty where a metric has no such coordinate.
+    In `metrics`, coordinates are columns named `at_<coordinate>`, empty where a metric has no such coordinate; in
+    `claims`, a claim has a row for each number that decides it.
     """
     measured = [
         (board, entry, entry.results[key])
@@ -67,11 +69,17 @@ def tables(site: Site) -> dict[str, bytes]:
         for common in [_common(board, entry, result)]
         for metric in result.metrics
     ]
-    table = _table(rows, coordinates)
+    columns = {**_MEASUREMENT, **_METRIC, **{f"at_{name}": pa.string() for name in coordinates}}
+    return _formats("metrics", rows, columns) | _formats("claims", claim_rows(site.judged), CLAIM_COLUMNS)
+
+
+def _formats(name: str, rows: list[Row], columns: dict[str, pa.DataType]) -> dict[str, bytes]:
+    """The same rows in the three formats."""
+    table = _table(rows, columns)
     return {
-        "data/metrics.csv": _csv(table),
-        "data/metrics.json": _json(rows, table.column_names),
-        "data/metrics.parquet": _parquet(table),
+        f"data/{name}.csv": _csv(table),
+        f"data/{name}.json": _json(rows, table.column_names),
+        f"data/{name}.parquet": _parquet(table),
     }
 
 
@@ -141,11 +149,10 @@ def _json(rows: list[Row], columns: list[str]) -> bytes:
     return "".join(lines()).encode("ascii")
 
 
-def _table(rows: list[Row], coordinates: list[str]) -> pa.Table:
-    fields = [*_MEASUREMENT.items(), *_METRIC.items(), *((f"at_{name}", pa.string()) for name in coordinates)]
-    values = list(zip(*rows, strict=True)) or [() for _ in fields]
-    arrays = [pa.array(column, type=kind) for column, (_, kind) in zip(values, fields, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+def _table(rows: list[Row], columns: dict[str, pa.DataType]) -> pa.Table:
+    values = list(zip(*rows, strict=True)) or [() for _ in columns]
+    arrays = [pa.array(column, type=kind) for column, kind in zip(values, columns.values(), strict=True)]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(list(columns.items())))
 
 
 def _parquet(table: pa.Table) -> bytes:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from markupsafe import Markup
-
+from .axes import Figure, chance_of, length_axis, plainly, points_of, share_axis, short_site, site_axis
 from .boards import Board, Entry
 from .charts import Axis, Curve, Frame, Mark, Point, line_chart
 from .colours import SHAPES
@@ -16,12 +14,10 @@ from .site import Site
 from .text import number
 
 __all__ = [
-    "Figure",
     "accuracy_of_models",
     "causal_of_model",
     "profile_of_model",
     "profile_of_models",
-    "short_site",
     "skill_of_model",
     "training_of_model",
 ]
@@ -30,23 +26,6 @@ _SHARES = ((0.0, "chance"), (0.25, "0.25"), (0.5, "0.5"), (0.75, "0.75"), (1.0, 
 _BELOW = ((-0.25, "−0.25"), (-0.5, "−0.5"), (-0.75, "−0.75"), (-1.0, "−1"))
 _CHANCE = Mark(0.0, strong=True)
 _TASK_DASHES = ((), (6, 2), (2, 2), (8, 2, 2, 2))
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A chart with its caption and a line of what to read off it."""
-
-    title: str
-    svg: Markup
-    note: str = ""
-    shape: str = ""
-
-
-def short_site(site: str) -> str:
-    """`emb`, or the block's number: sites where there is little room."""
-    if site == "embed":
-        return "emb"
-    return site.removeprefix("block.")[:6]
 
 
 def profile_of_models(site: Site, board: Board, task: str, variable: str) -> Figure | None:
@@ -65,7 +44,7 @@ def profile_of_models(site: Site, board: Board, task: str, variable: str) -> Fig
         return None
     names = max((entry.sites(task) for entry in shown), key=len)
     height, axis = max(240, 14 * len(shown) + 20), _skill_axis(curves, "probe skill")
-    frame = Frame(_site_axis(names, depth), axis, width=max(330, 46 * depth), height=height, marks=(_CHANCE,))
+    frame = Frame(site_axis(names, depth), axis, width=max(330, 46 * depth), height=height, marks=(_CHANCE,))
     ends = "; ".join(f"{c.label} {c.points[-1].value:.2f}" for c in curves if c.role == "main")
     text = f"Probe skill for {variable} by site on {task}, {len(shown)} models. At the last site: {ends}."
     target = " (target)" if variable == board.tasks[task].target else ""
@@ -98,7 +77,7 @@ def profile_of_model(site: Site, board: Board, entry: Entry, task: str, variable
     if shaped is not None and shaped.value is not None:
         note += f"{' · ' if note else ''}{shaped.value}"
     axis = _skill_axis(curves, "probe skill")
-    frame = Frame(_site_axis(sites, len(sites)), axis, width=max(250, 40 * len(sites)), marks=tuple(marks))
+    frame = Frame(site_axis(sites, len(sites)), axis, width=max(250, 40 * len(sites)), marks=tuple(marks))
     values = ", ".join(f"{name} {p.value:.2f}" for name, p in zip(sites, trained, strict=False))
     text = f"Probe skill of {entry.model.title} for {variable} by site on {task}: {values}."
     target = " (target)" if variable == board.tasks[task].target else ""
@@ -119,20 +98,20 @@ def causal_of_model(site: Site, board: Board, entry: Entry, task: str) -> Figure
     for group, (ruler, fill) in enumerate(rulers):
         left = group * step
         ticks += [(left + index, short_site(name)) for index, name in enumerate(sites)]
-        heads.append((left + (len(sites) - 1) / 2, f"{_plainly(ruler)}, {fill} fill"))
+        heads.append((left + (len(sites) - 1) / 2, f"{plainly(ruler)}, {fill} fill"))
         random, refit, drop = (
             [estimates.get(task, f"causal.{metric}", {"site": name, "ruler": ruler, "fill": fill}) for name in sites]
             for metric in ("random_drop", "refit_accuracy", "drop")
         )
         colour = site.ink(entry).light
         curves.append(Curve("", colour, _left(random, clean, left - 0.12), role="control"))
-        curves.append(Curve("", colour, _points(refit, left + 0.12), role="second", shape=shape))
+        curves.append(Curve("", colour, points_of(refit, left + 0.12), role="second", shape=shape))
         curves.append(Curve("", colour, _left(drop, clean, left), shape=shape))
-    chance = _chance(entry, task, board.tasks[task].lengths.train)
+    chance = chance_of(entry, task, board.tasks[task].lengths.train)
     low = min([chance, *(max(0.0, p.value) for curve in curves for p in curve.points)])
     frame = Frame(
         Axis(-0.6, len(rulers) * step - 1.5, ticks, "site ablated"),
-        _share_axis(low, "accuracy left after the ablation"),
+        share_axis(low, "accuracy left after the ablation"),
         width=max(300, 30 * len(rulers) * step),
         marks=(Mark(clean, "intact", strong=True), Mark(chance, "chance")),
         headings=heads,
@@ -148,7 +127,7 @@ def skill_of_model(site: Site, board: Board, entry: Entry) -> Figure | None:
     curves: list[Curve] = []
     for position, (task, spec) in enumerate(board.tasks.items()):
         found = [(n, estimates.get(task, "behaviour.skill", {"length": n})) for n in sorted(spec.lengths.evaluate)]
-        points = [p for n, e in found for p in _points([e], float(n))]
+        points = [p for n, e in found for p in points_of([e], float(n))]
         if points:
             dash = _TASK_DASHES[position % len(_TASK_DASHES)]
             curves.append(Curve(task, ink.light, points, shape=SHAPES[spec.structure], dash=dash))
@@ -159,7 +138,7 @@ def skill_of_model(site: Site, board: Board, entry: Entry) -> Figure | None:
     # Words over several lengths would run into each other.
     above, below = ("trained here", "") if len(trained) == 1 else ("", ", dotted: trained here")
     marks = [_CHANCE] + [Mark(n, above, upright=True) for n in trained]
-    across, up = _length_axis(lengths, words=f"sequence length{below}"), _skill_axis(curves, "token skill")
+    across, up = length_axis(lengths, words=f"sequence length{below}"), _skill_axis(curves, "token skill")
     frame = Frame(across, up, width=300, height=200, marks=tuple(marks))
     ends = "; ".join(f"{curve.label} {curve.points[-1].value:.2f} at {curve.points[-1].x:g}" for curve in curves)
     text = f"Token skill of {entry.model.title} by sequence length: {ends}."
@@ -176,17 +155,17 @@ def accuracy_of_models(site: Site, board: Board, task: str) -> Figure | None:
         estimates, ink = site.estimates[entry.identity], site.ink(entry)
         shift = width * (position - (len(board.entries) - 1) / 2) if len(board.entries) < 12 else 0.0
         found = [(n, estimates.get(task, "behaviour.accuracy", {"length": n})) for n in lengths]
-        points = [p for n, e in found for p in _points([e], n + shift)]
+        points = [p for n, e in found for p in points_of([e], n + shift)]
         if points:
             curves.append(Curve(entry.model.title, ink.light, points, shape=SHAPES[spec.structure], dash=ink.dash))
     if not curves:
         return None
     entry = next(entry for entry in board.entries if entry.sites(task))
-    chance = [Point(float(n), _chance(entry, task, n)) for n in lengths]
+    chance = [Point(float(n), chance_of(entry, task, n)) for n in lengths]
     low = min([p.value for p in chance] + [p.value for curve in curves for p in curve.points])
     frame = Frame(
-        _length_axis(lengths, len(curves) * width / 2),
-        _share_axis(low, "token accuracy"),
+        length_axis(lengths, len(curves) * width / 2),
+        share_axis(low, "token accuracy"),
         width=330,
         height=max(240, 14 * len(curves) + 20),
         marks=(Mark(spec.lengths.train, "trained here", upright=True),),
@@ -220,19 +199,10 @@ def training_of_model(site: Site, board: Board, entry: Entry) -> Figure | None:
     last = max(curve.points[-1].x for curve in curves)
     low = min(point.value for curve in curves for point in curve.points)
     axis = Axis(first * 0.95, max(last * 1.05, first * 1.5), _powers(first, last), "training step", log=True)
-    frame = Frame(axis, _share_axis(low, "validation accuracy"), width=300, height=200)
+    frame = Frame(axis, share_axis(low, "validation accuracy"), width=300, height=200)
     ends = "; ".join(f"{curve.label} {curve.points[-1].value:.3f}" for curve in curves if curve.label)
     text = f"Validation accuracy of {entry.model.title} while training, at the end: {ends}."
     return Figure("Training", site.draw(line_chart(curves, frame), text))
-
-
-def _points(found: Iterable[Estimate | None], first: float) -> list[Point]:
-    """Estimates at first, first + 1, …; those without a number leave a hole."""
-    return [
-        Point(first + index, e.number, e.low, e.high)
-        for index, e in enumerate(found)
-        if e is not None and e.number is not None
-    ]
 
 
 def _left(found: Iterable[Estimate | None], clean: float, first: float) -> list[Point]:
@@ -244,14 +214,14 @@ def _left(found: Iterable[Estimate | None], clean: float, first: float) -> list[
             None if p.high is None else clean - p.high / 100,
             None if p.low is None else clean - p.low / 100,
         )
-        for p in _points(found, first)
+        for p in points_of(found, first)
     ]
 
 
 def _profile(site: Site, entry: Entry, task: str, variable: str, control: str, first: float) -> list[Point]:
     places = [{"site": name, "variable": variable, "control": control} for name in entry.sites(task)]
     found = [site.estimates[entry.identity].get(task, "probe_profile.skill", place) for place in places]
-    return _points(found, first)
+    return points_of(found, first)
 
 
 def _site_marks(best: Estimate | None, causal: Estimate | None) -> list[Mark]:
@@ -273,39 +243,18 @@ def _rulers(places: Sequence[tuple[str, At]]) -> list[tuple[str, str]]:
     return list(found)
 
 
-def _plainly(word: str) -> str:
-    return word.replace("_", " ")
-
-
 def _gap_in_words(gap: Estimate | None, ruler: str) -> str:
     if gap is None:
         return ""
     if gap.number is None:
-        return f"gap by {_plainly(ruler)}: none ({_plainly(gap.reason or gap.status)})"
-    return f"gap by {_plainly(ruler)}: {number(gap.number, 'sites')}"
+        return f"gap by {plainly(ruler)}: none ({plainly(gap.reason or gap.status)})"
+    return f"gap by {plainly(ruler)}: {number(gap.number, 'sites')}"
 
 
 def _clean_accuracy(entry: Entry, task: str) -> float | None:
     keys = [key for key in sorted(entry.results) if (key[0], key[2]) == (task, "causal")]
     found = [entry.results[key].clean_accuracy for key in keys]
     return sum(found) / len(found) if found else None
-
-
-def _chance(entry: Entry, task: str, length: int) -> float:
-    found = next((result.chance for (name, _, _), result in sorted(entry.results.items()) if name == task), {})
-    return found.get(str(length), 0.0)
-
-
-def _site_axis(names: Sequence[str], depth: int) -> Axis:
-    short = len(names) > 6
-    ticks = [(float(index), short_site(name) if short else name) for index, name in enumerate(names)]
-    return Axis(-0.35, max(1, depth) - 0.65, ticks, "site")
-
-
-def _length_axis(lengths: Sequence[int], margin: float = 0.0, words: str = "sequence length") -> Axis:
-    first, last = min(lengths), max(lengths)
-    room = margin + 0.04 * max(1, last - first)
-    return Axis(first - room, last + room, [(float(n), str(n)) for n in lengths], words)
 
 
 def _skill_axis(curves: Iterable[Curve], title: str) -> Axis:
@@ -315,14 +264,6 @@ def _skill_axis(curves: Iterable[Curve], title: str) -> Axis:
         return Axis(-0.04, 1.0, _SHARES, title)
     ticks = _BELOW[: math.ceil(min(1.0, -low) / 0.25)]
     return Axis(ticks[-1][0], 1.0, (*_SHARES, *ticks), title)
-
-
-def _share_axis(low: float, title: str) -> Axis:
-    """From just below the smallest value to 1, with a tick every tenth or fifth."""
-    start = max(0.0, math.floor(10 * (low - 0.005)) / 10)
-    step = 0.1 if start >= 0.5 else 0.2
-    ticks = [round(1 - step * index, 1) for index in range(int((1 - start) / step + 1e-9) + 1)]
-    return Axis(start, 1.0, [(tick, f"{tick:g}") for tick in ticks], title)
 
 
 def _powers(first: float, last: float) -> list[tuple[float, str]]:

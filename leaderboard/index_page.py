@@ -8,12 +8,13 @@ from typing import TypeVar
 
 from .boards import Board, Entry
 from .cells import Cell, bar_of, cell_of, missing, plain
+from .claims_page import counts_in_words
 from .colours import SHAPES, Ink
 from .estimates import Estimate
 from .site import Site
 from .text import number, plural
 
-__all__ = ["BoardView", "Column", "Row", "Spark", "board_view", "headline_cell"]
+__all__ = ["BoardView", "ClaimsLine", "Column", "Row", "Spark", "board_view", "headline_cell"]
 
 SPARK_WIDTH, SPARK_HEIGHT = 84.0, 30.0
 HEADLINE = {"ruler": "means", "fill": "mean"}
@@ -58,6 +59,15 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimsLine:
+    """What the board says of a claims file: its title, its place on the claims page, the verdicts counted."""
+
+    title: str
+    anchor: str
+    counts: str
+
+
+@dataclass(frozen=True, slots=True)
 class BoardView:
     """A board as its table."""
 
@@ -71,6 +81,7 @@ class BoardView:
     notes: list[str]
     has_sparks: bool
     has_gaps: bool
+    claims: list[ClaimsLine]
 
 
 T = TypeVar("T")
@@ -97,6 +108,11 @@ def board_view(site: Site, board: Board) -> BoardView:
         notes=_notes(site, board),
         has_sparks="probe_profile" in board.protocols,
         has_gaps="causal" in board.protocols,
+        claims=[
+            ClaimsLine(judged.claims.title, judged.slug, counts_in_words(judged))
+            for judged in site.judged
+            if judged.board.identity == board.identity
+        ],
     )
 
 

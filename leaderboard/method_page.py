@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from ..suite.measure.statistics import sign_flip_test
 from ..suite.spec.dump import dump_yaml
 from ..suite.spec.schema import ProtocolSpec, SuiteSpec
 from .boards import Board
@@ -39,6 +42,8 @@ class MethodView:
 
     suites: list[SuiteView]
     protocols: list[ProtocolView]
+    least_p: list[tuple[int, str]]
+    """Numbers of seeds with the smallest p that they can give."""
 
 
 def method_view(site: Site) -> MethodView:
@@ -58,4 +63,8 @@ def method_view(site: Site) -> MethodView:
         SuiteView(board, board.suite, dump_yaml({k: v for k, v in board.suite.override.model_dump().items() if v}))
         for board in site.boards
     ]
-    return MethodView(suites, sorted(protocols.values(), key=lambda view: (view.spec.name, view.boards)))
+    return MethodView(suites, sorted(protocols.values(), key=lambda view: (view.spec.name, view.boards)), _least_p())
+
+
+def _least_p() -> list[tuple[int, str]]:
+    return [(seeds, f"{sign_flip_test(np.ones(seeds)).smallest:g}") for seeds in (3, 5, 6)]

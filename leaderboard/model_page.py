@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from ..suite.spec.dump import dump_yaml, resolved_values
 from ..suite.spec.results import Provenance
 from ..suite.spec.schema import ReferenceModel
+from .axes import Figure
 from .boards import Board, Entry
 from .cells import Cell, cell_of, missing, plain
 from .colours import SHAPES, Ink
 from .estimates import At, Estimates
-from .figures import Figure, causal_of_model, profile_of_model, skill_of_model, training_of_model
+from .figures import causal_of_model, profile_of_model, skill_of_model, training_of_model
 from .index_page import headline_cell
+from .mechanism_panels import MARKS, Panels, panels_of_model
 from .ranking import Difference
 from .site import Site
 from .text import signed
@@ -22,7 +24,7 @@ __all__ = ["MetricTable", "ModelView", "TaskMetrics", "metric_tables", "model_vi
 
 _EMPTY = Cell("", None)
 """Where a metric has no such place: retention at the training length, say."""
-_SPREAD = ("site", "length", "step", "rank")
+_SPREAD = ("site", "length", "step", "rank", "k")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class ModelView:
     training: Figure | None
     profiles: list[Figure]
     causal: list[Figure]
+    panels: Panels
+    marks: dict[str, str]
     versus: list[Versus]
     cells: list[CellRow]
     metrics: list[TaskMetrics]
@@ -120,6 +124,8 @@ def model_view(site: Site, board: Board, entry: Entry) -> ModelView:
         training=training_of_model(site, board, entry),
         profiles=profiles,
         causal=causal,
+        panels=panels_of_model(site, board, entry),
+        marks=MARKS,
         versus=_versus(site, board, entry),
         cells=[_cell_row(site, board, entry, task, seed) for task in board.tasks for seed in board.seeds],
         metrics=[

@@ -208,7 +208,9 @@ def _require(holds: bool, otherwise: str) -> None:
 
 
 def _numbers(result: Result) -> dict[str, Any]:
-    return result.model_dump(exclude={"provenance", "seconds", "peak_memory_mb", "specs"})
+    return result.model_dump(
+        exclude={"provenance", "seconds", "forward_seconds", "shared_seconds", "peak_memory_mb", "specs"}
+    )
 
 
 def _first(error: ValidationError, shown: int = 1) -> str:

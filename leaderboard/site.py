@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from .boards import Board, Entry, make_boards
 from .colours import LIGHT, Ink, assign_inks
 from .estimates import Estimates
+from .judging import Judged, judge_boards
 from .ranking import Ranking, rank
 from .read import Records, Refused, SiteError
 from .render import Renderer
@@ -31,6 +32,8 @@ class Site:
     inks : dict
         By model name.
     draw : Renderer
+    judged : list of Judged
+        Every claims file on every board.
     refused : list of Refused
         Files that are not used, by name.
     """
@@ -40,6 +43,7 @@ class Site:
     rankings: dict[str, Ranking]
     inks: dict[str, Ink]
     draw: Renderer
+    judged: list[Judged]
     refused: list[Refused]
     model_pages: dict[str, str]
     task_pages: dict[tuple[str, str], str]
@@ -74,6 +78,7 @@ def make_site(records: Records) -> Site:
         rankings=rankings,
         inks=inks,
         draw=Renderer(variables),
+        judged=judge_boards(boards),
         refused=sorted(records.refused, key=lambda refused: (refused.where, refused.why)),
         model_pages=_model_pages(boards),
         task_pages=_task_pages(boards),

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from ..suite.spec.dump import dump_yaml, resolved_values
 from ..suite.spec.schema import TaskSpec
+from .axes import Figure
 from .boards import Board, Entry
 from .cells import Cell, cell_of
 from .colours import SHAPES, Ink
-from .figures import Figure, accuracy_of_models, profile_of_models
+from .figures import accuracy_of_models, profile_of_models
+from .intervention_figures import patching_of_models
 from .site import Site
 from .text import number
 
@@ -45,6 +47,7 @@ class TaskView:
     structure: str
     profiles: list[Figure]
     behaviour: Figure | None
+    patching: Figure | None
     columns: list[tuple[str, str, bool]]
     rows: list[TaskRow]
     chance: list[tuple[str, str]]
@@ -56,7 +59,7 @@ def task_view(site: Site, board: Board, name: str) -> TaskView:
     """Collect the page of a task."""
     task = board.tasks[name]
     variables = [task.target, *(state for state in task.states if state != task.target)]
-    columns = _columns(board, task)
+    columns = [*_columns(board, task), *_compared(site, board, task)]
     profiles = [f for v in variables if (f := profile_of_models(site, board, name, v)) is not None]
     return TaskView(
         board=board,
@@ -65,6 +68,7 @@ def task_view(site: Site, board: Board, name: str) -> TaskView:
         structure=STRUCTURES[task.structure],
         profiles=profiles,
         behaviour=accuracy_of_models(site, board, name),
+        patching=patching_of_models(site, board, name),
         columns=[(title, label, metric.endswith(_WORDS)) for title, label, metric, _ in columns],
         rows=[_row(site, entry, name, columns) for entry in board.entries],
         chance=_chance(board.entries, name),
@@ -112,6 +116,26 @@ def _columns(board: Board, task: TaskSpec) -> list[_Column]:
             ),
         ]
     return columns
+
+
+def _compared(site: Site, board: Board, task: TaskSpec) -> list[_Column]:
+    """Effects of removed components, and the grouping, where several models have them."""
+    columns: list[_Column] = []
+    for name, spec in board.protocols.items():
+        if "retrain_effect" in spec.metrics:
+            title = f"without {name.partition('_')[0]}"
+            label = f"{spec.title}: effect of training without it, pp, at the training length"
+            columns.append((title, label, f"{name}.retrain_effect", {"length": task.lengths.train}))
+        if "grouping" in spec.metrics:
+            label = "distance of S3's depth profile to Dyck's minus that to Parity's; above 0: S3 goes with Parity"
+            columns.append(("grouping", label, f"{name}.grouping", {}))
+    return [column for column in columns if _has_several(site, board, task.name, column)]
+
+
+def _has_several(site: Site, board: Board, task: str, column: _Column) -> bool:
+    _, _, metric, where = column
+    found = (site.estimates[entry.identity].get(task, metric, where) for entry in board.entries)
+    return sum(estimate is not None and estimate.number is not None for estimate in found) > 1
 
 
 def _row(site: Site, entry: Entry, task: str, columns: Sequence[_Column]) -> TaskRow:

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from ...tasks.errors import LayerstateError
-from . import check, data, leaderboard, listing, plan, report, run, show, validate
+from . import check, claims, compare, data, leaderboard, listing, plan, report, run, show, validate
 from .debug import debugging, set_debugging
 
 __all__ = ["app", "main"]
@@ -83,6 +83,8 @@ app.command()(check.check)
 app.command()(plan.plan)
 app.command()(run.run)
 app.command()(report.report)
+app.command()(claims.claims)
+app.command()(compare.compare)
 app.add_typer(leaderboard.app, name="leaderboard")
 app.add_typer(data.app, name="data")
 

@@ -9,10 +9,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from ...tasks.errors import LayerstateError, TaskError
+from .claimed import claims_problems
 from .explain import Problem, problem_at, problems_of, spec_error
 from .located import Located
 from .nodes import Key
-from .schema import ProtocolSpec, TaskSpec, TorchModuleModel
+from .schema import ClaimsSpec, ProtocolSpec, TaskSpec, TorchModuleModel
 from .suggest import did_you_mean, listed, quoted
 
 __all__ = ["params_problem", "validate_deep"]
@@ -35,6 +36,10 @@ def validate_deep(located: Located) -> Located:
             raise spec_error(problems)
     if isinstance(located.spec, ProtocolSpec):
         return _with_checked_params(located, located.spec)
+    if isinstance(located.spec, ClaimsSpec):
+        problems = claims_problems(located, located.spec)
+        if problems:
+            raise spec_error(problems)
     if isinstance(located.spec, TorchModuleModel):
         problems = _module_problems(located, located.spec)
         if problems:

@@ -118,9 +118,28 @@ ROLES: dict[str, dict[str, Role]] = {
     | {"gate": MEASURES},
     "SuiteOverride": _each(EXCLUDED, "tasks", "models", "protocols"),
     # Claims are judged on results, and change none.
-    "ClaimsSpec": _DESCRIBED | _each(EXCLUDED, "name", "claims"),
-    "Claim": _each(EXCLUDED, "id", "says", "source", "status", "expect", "beside", "required_skill"),
-    "Expectation": _each(EXCLUDED, "metric", "model", "task", "at", "at_least", "at_most", "equals", "tolerance"),
+    "ClaimsSpec": _DESCRIBED | _each(EXCLUDED, "name", "suite", "protocols", "claims"),
+    "Claim": _each(
+        EXCLUDED, "id", "says", "source", "status", "replaced_by", "expect", "also", "beside", "required_skill"
+    ),
+    "Expectation": _each(
+        EXCLUDED,
+        "metric",
+        "model",
+        "task",
+        "at",
+        "over",
+        "reduce",
+        "at_least",
+        "at_most",
+        "equals",
+        "one_of",
+        "more_than",
+        "order",
+        "not_significant",
+        "tolerance",
+    ),
+    "MetricReference": _each(EXCLUDED, "metric", "model", "task", "at"),
 }
 
 

@@ -8,8 +8,26 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, Field, model_validator
+
+from .base import (
+    Described,
+    Fraction,
+    Length,
+    Lengths,
+    Line,
+    Name,
+    Positive,
+    Rate,
+    Reference,
+    References,
+    Seed,
+    Strict,
+    Text,
+    without_repeats,
+    wrong,
+)
+from .claims_schema import Claim, ClaimsSpec, Expectation, MetricReference
 
 __all__ = [
     "Architecture",
@@ -23,6 +41,7 @@ __all__ = [
     "LstmArchitecture",
     "Mamba2Architecture",
     "MambaArchitecture",
+    "MetricReference",
     "MetricSpec",
     "ModelSpec",
     "ModelTraining",
@@ -42,53 +61,6 @@ __all__ = [
 ]
 
 
-class Strict(BaseModel):
-    """Base of all specs: unknown keys, conversions, NaN and infinity are errors."""
-
-    # Docstrings of fields are read by json_schema.py only, and validators are built at first use: importing stays fast.
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True)
-
-
-def _wrong(field: str, message: str) -> PydanticCustomError:
-    """A rule between fields is broken: `field` is the one to point at."""
-    return PydanticCustomError("between_fields", "{message}", {"message": message, "field": field})
-
-
-def _without_repeats(values: list[Any]) -> list[Any]:
-    seen: list[Any] = []
-    for value in values:
-        if value in seen:
-            raise ValueError(f"`{value}` stands twice — each entry once")
-        seen.append(value)
-    return values
-
-
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
-Text = Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
-Line = Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=r"^[^\r\n]*$")]
-Reference = Annotated[str, StringConstraints(min_length=1, max_length=1_000)]
-Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
-Length = Annotated[int, Field(ge=1, le=1_000_000)]
-Seed = Annotated[int, Field(ge=0, lt=2**31)]
-Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
-Rate = Annotated[float, Field(gt=0.0, le=100.0)]
-Lengths = Annotated[list[Length], Field(min_length=1), AfterValidator(_without_repeats)]
-References = Annotated[list[Reference], Field(min_length=1), AfterValidator(_without_repeats)]
-
-
-class Described(Strict):
-    """What every spec has."""
-
-    name: Name
-    """The name by which other specs and the command line call it."""
-    title: Line
-    """A short title for pages."""
-    description: Text | None = None
-    """A paragraph for pages."""
-    cite: list[Line] = Field(default_factory=list[str])
-    """Where it comes from."""
-
-
 class TaskLengths(Strict):
     """Sequence lengths, in tokens."""
 
@@ -100,7 +72,7 @@ class TaskLengths(Strict):
     @model_validator(mode="after")
     def _train_is_evaluated(self) -> TaskLengths:
         if self.train not in self.evaluate:
-            raise _wrong("evaluate", f"{self.evaluate} — the training length {self.train} must be among them")
+            raise wrong("evaluate", f"{self.evaluate} — the training length {self.train} must be among them")
         return self
 
 
@@ -127,7 +99,7 @@ class TaskSpec(Described):
     """The family's parameters, checked by the family."""
     target: Name
     """The state variable that models are trained on."""
-    states: Annotated[list[Name], Field(min_length=1), AfterValidator(_without_repeats)]
+    states: Annotated[list[Name], Field(min_length=1), AfterValidator(without_repeats)]
     """All state variables that are measured, the target among them."""
     lengths: TaskLengths
     """Training and evaluation lengths."""
@@ -137,7 +109,7 @@ class TaskSpec(Described):
     @model_validator(mode="after")
     def _target_is_a_state(self) -> TaskSpec:
         if self.target not in self.states:
-            raise _wrong("target", f"`{self.target}` — one of the states {self.states} would be right")
+            raise wrong("target", f"`{self.target}` — one of the states {self.states} would be right")
         return self
 
 
@@ -155,7 +127,7 @@ class CurriculumStage(Strict):
 def _check_order(stages: list[CurriculumStage]) -> None:
     ends = [stage.until for stage in stages]
     if ends != sorted(set(ends)):
-        raise _wrong("curriculum", f"stages that end at {ends} — rising shares of the steps would be right")
+        raise wrong("curriculum", f"stages that end at {ends} — rising shares of the steps would be right")
 
 
 class Training(Strict):
@@ -217,7 +189,7 @@ class TrainingOverride(Strict):
     def _replaces(self) -> TrainingOverride:
         for field in self.model_fields_set - {"clip", "stop_at_accuracy"}:
             if getattr(self, field) is None:
-                raise _wrong(field, "null (nothing) — leave the key out to keep the general value")
+                raise wrong(field, "null (nothing) — leave the key out to keep the general value")
         _check_order(self.curriculum or [])
         return self
 
@@ -257,16 +229,16 @@ class TransformerArchitecture(Strict):
     @model_validator(mode="after")
     def _heads_divide_width(self) -> TransformerArchitecture:
         if self.width % self.heads:
-            raise _wrong("width", f"{self.width} — a multiple of the {self.heads} heads would be right")
+            raise wrong("width", f"{self.width} — a multiple of the {self.heads} heads would be right")
         if self.positions == "rotary" and self.width // self.heads % 2:
-            raise _wrong("width", f"{self.width // self.heads} a head — rotary positions need an even number")
+            raise wrong("width", f"{self.width // self.heads} a head — rotary positions need an even number")
         return self
 
 
 def _check_inner(inner: float, unit: int) -> None:
     if inner < 1 or inner % unit:
         right = "a whole number" if unit == 1 else f"a multiple of the head width {unit}"
-        raise _wrong("expand", f"an inner width of {inner:g} — {right} would be right")
+        raise wrong("expand", f"an inner width of {inner:g} — {right} would be right")
 
 
 class MambaArchitecture(Strict):
@@ -457,7 +429,7 @@ class SuiteSpec(Described):
     """Names of models, or paths to their YAML."""
     tasks: References
     """Names of tasks, or paths to their YAML."""
-    seeds: Annotated[list[Seed], Field(min_length=1), AfterValidator(_without_repeats)]
+    seeds: Annotated[list[Seed], Field(min_length=1), AfterValidator(without_repeats)]
     """Seeds of initial weights and data order."""
     protocols: References
     """Names of protocols, or paths to their YAML."""
@@ -467,52 +439,6 @@ class SuiteSpec(Described):
     """The metric that ranks models."""
     override: SuiteOverride = Field(default_factory=SuiteOverride)
     """Changes to the specs it names."""
-
-
-class Expectation(Strict):
-    """What a claim expects of a metric: at least one of the comparisons."""
-
-    metric: Line
-    """protocol.metric"""
-    model: Name | list[Name] | None = None
-    task: Name | list[Name] | None = None
-    at: dict[str, str | int] = Field(default_factory=dict[str, str | int])
-    """Coordinates: site, length, rank …"""
-    at_least: float | None = None
-    at_most: float | None = None
-    equals: str | float | None = None
-    tolerance: Annotated[float, Field(ge=0.0)] = 0.0
-
-    @model_validator(mode="after")
-    def _compares(self) -> Expectation:
-        if self.at_least is None and self.at_most is None and self.equals is None:
-            raise ValueError("needs at_least, at_most or equals")
-        return self
-
-
-class Claim(Strict):
-    """A declared statement over metrics, with its source."""
-
-    id: Name
-    says: Text
-    """The statement, in words."""
-    source: dict[Literal["paper", "place", "figure"], Line]
-    """Where it is made."""
-    status: Literal["stands", "withdrawn"] = "stands"
-    """Whether its authors still hold it."""
-    expect: Expectation
-    """What must hold of the metrics."""
-    beside: Expectation | dict[Literal["metric", "control"], Line] | None = None
-    """A control shown with the verdict."""
-    required_skill: Fraction | None = None
-    """A lower gate than the suite's; the verdict is then marked *partially solved*."""
-
-
-class ClaimsSpec(Described):
-    """Claims of one source."""
-
-    kind: Literal["claims"]
-    claims: Annotated[list[Claim], Field(min_length=1)]
 
 
 Spec = TaskSpec | ReferenceModel | TorchModuleModel | ProtocolSpec | SuiteSpec | ClaimsSpec

@@ -16,7 +16,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 from layerstate.leaderboard import build_site
 
-from tests.leaderboard.simulated import Faults, Planned
+from tests.leaderboard.mechanisms import MECHANISMS
+from tests.leaderboard.simulated import PROTOCOLS, Faults, Planned
 from tests.leaderboard.synthetic import FIVE, write_run
 
 PAYLOAD = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'><b>&{{7*7}}\u202e\u200bjavascript:alert(3)"
@@ -83,6 +84,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         tasks=("parity",),
         seeds=(0, 1, 2),
         sequences=120,
+        protocols=(*PROTOCOLS, *MECHANISMS),
     )
     broken = next(iter(sorted((quick / "results").glob("*.json"))))
     (quick / "results" / ("f" * 24 + ".json")).write_bytes(broken.read_bytes()[:200])
@@ -112,6 +114,7 @@ def hostile_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         models=[model, lame],
         tasks=("s3",),
         sequences=60,
+        protocols=(*PROTOCOLS, *MECHANISMS),
         faults=Faults(failed={("evil_too", "s3", 0): PAYLOAD}),
         changes={
             "suite": texts,

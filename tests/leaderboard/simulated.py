@@ -19,6 +19,8 @@ from layerstate.suite.spec.results import (
     Result,
 )
 
+from tests.leaderboard.mechanisms import MECHANISM_UNITS, mechanism
+
 PROTOCOLS = ("behaviour", "probe_profile", "causal")
 RULERS = (("means", "mean"), ("probe", "zero"), ("probe_per_feature", "zero"))
 UNITS = {
@@ -55,7 +57,7 @@ UNITS = {
         "gap": "sites",
         "gap_share": "share",
     },
-}
+} | MECHANISM_UNITS
 TASKS = {
     "parity": ("Parity of random bits", "prefix_update", "state", ["state"], 0.5),
     "s3": ("Word problem of S3", "prefix_update", "element", ["element", "sign"], 1 / 6),
@@ -171,9 +173,12 @@ class SimulatedCell:
 
     def result(self, found: str, protocol: str, spec: Mapping[str, Any], faults: Faults) -> Result:
         measure = {"behaviour": self._behaviour, "probe_profile": self._profile, "causal": self._causal}
-        metrics, arrays = measure.get(protocol, self._score)(faults)
+        if protocol in MECHANISM_UNITS:
+            metrics, arrays = mechanism(self, protocol), {}
+        else:
+            metrics, arrays = measure.get(protocol, self._score)(faults)
         passed = self.accuracy >= 0.95
-        if not passed and protocol in ("probe_profile", "causal"):
+        if not passed and protocol in ("probe_profile", "causal", *MECHANISM_UNITS):
             why = f"behaviour.accuracy at length {self.train} is {self.accuracy:.3f}, below 0.95"
             metrics = [
                 m.model_copy(update={"status": "below_gate", "reason": why}) if m.status == "ok" else m for m in metrics

@@ -167,7 +167,7 @@ def test_text_and_charts_follow_the_colour_scheme(site: Path, page: Any, scheme:
     assert {"paper": paper, "tick": tick, "line": line} == (light if scheme == "light" else dark)
 
 
-@pytest.mark.parametrize("name", ["index.html", "models/mamba.html", "tasks/s3.html", "method.html"])
+@pytest.mark.parametrize("name", ["index.html", "models/mamba.html", "tasks/s3.html", "method.html", "claims.html"])
 def test_pages_fit_a_phone(site: Path, page: Any, name: str) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto((site / name).as_uri())

@@ -152,7 +152,8 @@ def test_an_address_ends_where_it_could_break_out() -> None:
 
 def test_the_metrics_that_pages_read_are_those_that_the_protocols_declare() -> None:
     declared: dict[str, set[str]] = {}
-    for name in ("behaviour", "probe_profile", "causal"):
+    mechanisms = ("necessity", "patching", "conv1d_attribution", "ood_ablation", "subspace", "grouping")
+    for name in ("behaviour", "probe_profile", "causal", *mechanisms):
         spec = YAML(typ="safe").load((ROOT / "specs" / "protocols" / f"{name}.yaml").read_text("utf-8"))
         declared[name] = set(spec["metrics"])
     assert declared["behaviour"] >= {"accuracy", "skill", "ood_skill", "chance"}
@@ -165,6 +166,13 @@ def test_the_metrics_that_pages_read_are_those_that_the_protocols_declare() -> N
         "causal_site_index",
         "gap",
     }
+    curves = {"curve_refit_accuracy", "curve_task_accuracy", "curve_random_accuracy"}
+    assert declared["necessity"] >= {*curves, "verdict"}
+    assert declared["patching"] >= {"recovery"}
+    assert declared["conv1d_attribution"] >= {"posthoc_effect", "retrain_effect"}
+    assert declared["ood_ablation"] >= {"drop", "random_drop"}
+    assert declared["subspace"] >= {"effect"}
+    assert declared["grouping"] >= {"grouping"}
 
 
 def test_words_of_several_seeds_are_counted(tmp_path: Path) -> None:

@@ -47,8 +47,8 @@ def quiet_state() -> Network:
 def guesses_beside(share: float = 0.4) -> Network:
     """A readable copy from block 1 on, of no use: the head knows the state, but for a share of positions it guesses.
 
-    It guesses the copy's sign or the opposite, by a coin that no activation holds. So ablations change many answers, and
-    make the output neither better nor worse, whatever they leave of the copy.
+    It guesses the copy's sign or the opposite, by a coin that no activation holds. So ablations change many answers,
+    and make the output neither better nor worse, whatever they leave of the copy.
     """
     memory, code_CK, copy_D = Memory(2), simplex(2), directions(1)[0]
 

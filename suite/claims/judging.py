@@ -1,0 +1,350 @@
+"""From claims and results to verdicts. An interval decides: all of it must lie on one side."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ..measure.statistics import Interval, percentile_interval, sign_flip_test
+from ..measure.statistics import level_over_seeds as level_of
+from ..spec.names import builtin_names
+from ..spec.results import Metric, Result, SuiteRecord
+from ..spec.schema import Claim, ClaimsSpec, Expectation, MetricReference
+from .evidence import Evidence, Results, draws_over_seeds, interval_over_seeds
+from .verdicts import Part, Verdict, VerdictWord
+
+__all__ = ["judge"]
+
+_MOST_SEEDS = 20
+
+
+def judge(
+    claims: ClaimsSpec, results: Sequence[Result], record: SuiteRecord, *, folder: Path | None = None
+) -> list[Verdict]:
+    """Judge every claim of a file on the results of one suite.
+
+    Parameters
+    ----------
+    claims : ClaimsSpec
+    results : sequence of Result
+        Of the suite.
+    record : SuiteRecord
+        The suite.
+    folder : Path, optional
+        The run folder, for the commands that would measure what is missing.
+    """
+    found = Results(results, record)
+    return [_Judge(claim, found, claims.suite, folder).verdict() for claim in claims.claims]
+
+
+class _Judge:
+    """Judges one claim."""
+
+    def __init__(self, claim: Claim, results: Results, suite: str, folder: Path | None) -> None:
+        self._claim = claim
+        self._results = results
+        self._suite = suite
+        self._folder = folder
+        self._missing: list[tuple[str, str, str]] = []
+        self._p: list[tuple[float, float]] = []
+        self._lowered = False
+        self._fewest: int | None = None
+
+    def verdict(self) -> Verdict:
+        measured = [part for each in self._claim.expectations for part in self._parts(each)]
+        word = _word_of(measured)
+        beside = list(self._beside()) if self._claim.beside is not None else []
+        p, smallest = max(self._p, default=(None, None))
+        return Verdict(
+            claim=self._claim,
+            verdict=word,
+            badge="partially solved" if self._lowered else None,
+            measured=measured,
+            beside=beside,
+            p=p,
+            smallest_p=smallest,
+            why=self._why(word, measured, smallest),
+            command=self._command() if self._missing else None,
+        )
+
+    def _parts(self, expectation: Expectation) -> Iterator[Part]:
+        for task in _listed(expectation.task) or self._results.tasks:
+            if expectation.order is not None:
+                for earlier, later in itertools.combinations(expectation.order, 2):
+                    for first, second in itertools.product(earlier, later):
+                        yield self._difference(expectation, (first, task), (second, task))
+                continue
+            for model in _listed(expectation.model) or self._results.models:
+                if expectation.more_than is not None:
+                    other = expectation.more_than
+                    yield self._difference(expectation, (model, task), (other.model or model, other.task or task))
+                else:
+                    yield self._single(expectation, model, task)
+
+    def _evidence(
+        self, metric: str, model: str, task: str, at: dict[str, str | int], expectation: Expectation | None
+    ) -> Evidence:
+        found = self._results.evidence(
+            metric, model, task, at, expectation=expectation, required_skill=self._claim.required_skill
+        )
+        if found.status == "not_measured":
+            self._missing.append((model, task, metric.partition(".")[0]))
+        self._lowered = self._lowered or found.below_gate
+        return found
+
+    def _single(self, expectation: Expectation, model: str, task: str) -> Part:
+        found = self._evidence(expectation.metric, model, task, expectation.at, expectation)
+        label = f"{model} · {task}: {_metric_words(expectation.metric, expectation.at)}"
+        expected, threshold = _expected(expectation)
+        values = found.values
+        if not values:
+            return Part(label, model, task, expected=expected, status=found.status, reason=found.reason)
+        self._count(len(values))
+        metrics = [metric for _, metric in sorted(found.metrics.items())]
+        if isinstance(values[0], str):
+            return _word_part(label, model, task, expectation, [str(value) for value in values], expected)
+        numbers = [float(value) for value in values if not isinstance(value, str)]
+        interval, value = interval_over_seeds(metrics), float(np.mean(numbers))
+        if expectation.not_significant or (isinstance(expectation.equals, float) and expectation.equals != 0.0):
+            self._test(numbers)
+        holds = _holds(expectation, interval)
+        return Part(
+            label,
+            model,
+            task,
+            value=value,
+            low=interval.low,
+            high=interval.high,
+            n_seeds=len(numbers),
+            expected=expected,
+            threshold=threshold,
+            holds=holds,
+            per_seed=list(numbers),
+            reason=_undecided(interval, holds) or _left_out(found),
+        )
+
+    def _difference(self, expectation: Expectation, one: tuple[str, str], other: tuple[str, str]) -> Part:
+        """The first minus the second, paired by seed."""
+        reference = expectation.more_than or MetricReference(metric=expectation.metric, at=expectation.at)
+        metric, at = reference.metric, reference.at or expectation.at
+        first = self._evidence(expectation.metric, *one, expectation.at, expectation)
+        second = self._evidence(metric, *other, at, expectation)
+        what = f"{one[0]} · {one[1]}: {_metric_words(expectation.metric, expectation.at)}"
+        label = f"{what} minus {other[0]} · {other[1]}"
+        label += "" if metric == expectation.metric and at == expectation.at else f": {_metric_words(metric, at)}"
+        margin = expectation.tolerance
+        expected = f"above {-margin:g}" if margin else "above 0"
+        seeds = sorted(first.metrics.keys() & second.metrics.keys())
+        pairs = [(first.metrics[seed], second.metrics[seed]) for seed in seeds]
+        numbers = [_number(a) - _number(b) for a, b in pairs]
+        if not seeds or not all(math.isfinite(number) for number in numbers):
+            worst = first if first.status != "ok" else second
+            reason = worst.reason or "no seed has both numbers"
+            return Part(label, *one, expected=expected, status=worst.status, reason=reason)
+        self._count(len(seeds))
+        self._test(numbers)
+        interval = _paired_interval(pairs, float(np.mean(numbers)))
+        holds = _above(interval, -margin)
+        return Part(
+            label,
+            *one,
+            value=float(np.mean(numbers)),
+            low=interval.low,
+            high=interval.high,
+            n_seeds=len(seeds),
+            expected=expected,
+            threshold=-margin if margin else 0.0,
+            holds=holds,
+            per_seed=list(numbers),
+            reason=_undecided(interval, holds) or _left_out(first) or _left_out(second),
+        )
+
+    def _beside(self) -> Iterator[Part]:
+        """The control, for every model and task of the claim's first expectation."""
+        reference, expectation = self._claim.beside, self._claim.expect
+        assert reference is not None
+        for task in [reference.task] if reference.task else _listed(expectation.task) or self._results.tasks:
+            for model in [reference.model] if reference.model else _listed(expectation.model) or self._results.models:
+                found = self._results.evidence(
+                    reference.metric, model, task, reference.at, required_skill=self._claim.required_skill
+                )
+                label = f"{model} · {task}: {_metric_words(reference.metric, reference.at)}"
+                values = found.values
+                numbers = [float(value) for value in values if not isinstance(value, str)]
+                if not values:
+                    yield Part(label, model, task, status=found.status, reason=found.reason)
+                elif not numbers:
+                    words = [str(value) for value in values]
+                    yield Part(label, model, task, value=_words(words), n_seeds=len(words), per_seed=list(words))
+                else:
+                    interval = interval_over_seeds([metric for _, metric in sorted(found.metrics.items())])
+                    mean = float(np.mean(numbers))
+                    yield Part(
+                        label, model, task, mean, interval.low, interval.high, len(numbers), per_seed=list(numbers)
+                    )
+
+    def _count(self, seeds: int) -> None:
+        self._fewest = seeds if self._fewest is None else min(self._fewest, seeds)
+
+    def _test(self, differences: Sequence[float]) -> None:
+        if 2 <= len(differences) <= _MOST_SEEDS:
+            test = sign_flip_test(np.array(differences))
+            self._p.append((test.p, test.smallest))
+
+    def _why(self, word: VerdictWord, parts: Sequence[Part], smallest: float | None) -> str:
+        said: list[str] = []
+        if word != "reproduced":
+            wrong = [
+                part for part in parts if (part.holds is False if word == "not_reproduced" else part.holds is None)
+            ]
+            said += [f"{part.label}: {part.reason or _apart(part)}" for part in wrong[:3]]
+            said += [f"and {len(wrong) - 3} more"] if len(wrong) > 3 else []
+        if self._fewest == 1:
+            said.append("one seed: intervals cover the choice of sequences only")
+        elif smallest is not None and smallest > 0.05:
+            said.append(f"with {self._fewest} seeds no p below {smallest:.3g} is possible")
+        return "; ".join(said)
+
+    def _command(self) -> str:
+        """What would measure what is missing; for a model that nobody declared, what to add first."""
+        models = list(dict.fromkeys(model for model, _, _ in self._missing))
+        unknown = [
+            model for model in models if model not in self._results.models and model not in builtin_names("model")
+        ]
+        if unknown:
+            return f"# add a spec of the model {unknown[0]} first: a YAML file, given as --model {unknown[0]}.yaml"
+        own = self._results.record.suite["name"]
+        suite = own if own in builtin_names("suite") else self._suite
+        words = ["layerstate", "run", str(suite)]
+        for flag, index in (("--model", 0), ("--task", 1), ("--protocol", 2)):
+            for name in dict.fromkeys(entry[index] for entry in self._missing):
+                words += [flag, name]
+        # grouping measures one task, and needs the others.
+        return shlex.join([*words, "--out", str(self._folder) if self._folder is not None else "DIR"])
+
+
+def _word_of(parts: Sequence[Part]) -> VerdictWord:
+    if any(part.holds is False for part in parts):
+        return "not_reproduced"
+    if not parts or any(part.status == "not_measured" for part in parts):
+        return "not_measured"
+    return "reproduced" if all(part.holds for part in parts) else "inconclusive"
+
+
+def _word_part(label: str, model: str, task: str, expectation: Expectation, words: list[str], expected: str) -> Part:
+    wanted = expectation.one_of or [str(expectation.equals)]
+    right = sum(word in wanted for word in words)
+    holds = True if right == len(words) else False if right == 0 else None
+    reason = None if holds is not None else f"{right} of {len(words)} seeds"
+    return Part(
+        label,
+        model,
+        task,
+        value=_words(words),
+        n_seeds=len(words),
+        expected=expected,
+        holds=holds,
+        per_seed=list(words),
+        reason=reason,
+    )
+
+
+def _holds(expectation: Expectation, interval: Interval) -> bool | None:
+    """Whether all of the interval is as expected (True), none of it (False), or some of it (None)."""
+    low, high = interval.low, interval.high
+    if low is None or high is None:
+        return None
+    if expectation.not_significant:
+        return low <= 0 <= high
+    if expectation.at_least is not None:
+        return True if low >= expectation.at_least else False if high < expectation.at_least else None
+    if expectation.at_most is not None:
+        return True if high <= expectation.at_most else False if low > expectation.at_most else None
+    if isinstance(expectation.equals, int | float):
+        first, last = expectation.equals - expectation.tolerance, expectation.equals + expectation.tolerance
+        return True if first <= low and high <= last else False if high < first or low > last else None
+    return None
+
+
+def _above(interval: Interval, bound: float) -> bool | None:
+    """Whether the interval lies above the bound (True) or below it (False)."""
+    if interval.low is None or interval.high is None:
+        return None
+    return True if interval.low > bound else False if interval.high < bound else None
+
+
+def _paired_interval(pairs: Sequence[tuple[Metric, Metric]], value: float) -> Interval:
+    """Of the mean difference: seeds are drawn in pairs, and each number moves within its own interval."""
+    differences = [_difference_metric(a, b) for a, b in pairs]
+    if len(pairs) == 1:
+        return Interval(differences[0].low, differences[0].high)
+    draws = draws_over_seeds(differences)
+    return percentile_interval(draws, value, units=len(pairs), level=level_of(len(pairs)))
+
+
+def _difference_metric(a: Metric, b: Metric) -> Metric:
+    """a − b of one seed; the two intervals are taken as independent, which is wide where they share sequences."""
+    low = high = None
+    value = _number(a) - _number(b)
+    if a.low is not None and a.high is not None and b.low is not None and b.high is not None:
+        low = value - math.hypot(_number(a) - a.low, b.high - _number(b))
+        high = value + math.hypot(a.high - _number(a), _number(b) - b.low)
+    return a.model_copy(update={"value": value, "low": low, "high": high})
+
+
+def _number(metric: Metric) -> float:
+    return metric.value if isinstance(metric.value, float) else math.nan
+
+
+def _undecided(interval: Interval, holds: bool | None) -> str | None:
+    if holds is not None:
+        return None
+    return interval.reason or ("no interval" if interval.low is None else "the interval straddles what is expected")
+
+
+def _left_out(found: Evidence) -> str | None:
+    return None if found.status == "ok" else f"some seeds are left out ({found.status}: {found.reason})"
+
+
+def _apart(part: Part) -> str:
+    if isinstance(part.value, str):
+        return f"{part.value}, expected {part.expected}"
+    shown = "no value" if part.value is None else f"{part.value:.4g}"
+    ends = "" if part.low is None or part.high is None else f" [{part.low:.4g}, {part.high:.4g}]"
+    return f"{shown}{ends}, expected {part.expected}"
+
+
+def _expected(expectation: Expectation) -> tuple[str, float | None]:
+    """In words, and the number to compare with if there is one."""
+    if expectation.not_significant:
+        return "an interval that contains 0", 0.0
+    if expectation.at_least is not None:
+        return f"at least {expectation.at_least:g}", expectation.at_least
+    if expectation.at_most is not None:
+        return f"at most {expectation.at_most:g}", expectation.at_most
+    if isinstance(expectation.equals, int | float):
+        within = f" ± {expectation.tolerance:g}" if expectation.tolerance else ""
+        return f"{expectation.equals:g}{within}", float(expectation.equals)
+    words = expectation.one_of or [str(expectation.equals)]
+    where = {"every": f" at every {expectation.over}", "some": f" at some {expectation.over}"}
+    return " or ".join(words) + where.get(expectation.reduce or "", ""), None
+
+
+def _metric_words(metric: str, at: dict[str, str | int]) -> str:
+    places = ", ".join(f"{name} {str(value).removeprefix('$')}" for name, value in at.items())
+    return f"{metric} ({places})" if places else metric
+
+
+def _words(words: Sequence[str]) -> str:
+    counted = Counter(words)
+    return words[0] if len(counted) == 1 else ", ".join(f"{word} ×{count}" for word, count in counted.most_common())
+
+
+def _listed(names: str | list[str] | None) -> list[str]:
+    return [names] if isinstance(names, str) else list(names or [])
