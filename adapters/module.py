@@ -161,7 +161,7 @@ class ModuleAdapter:
         pieces: list[FloatArray] = []
         with self._evaluating(), self._without_edits():
             for start in range(0, len(activations), self.batch_size):
-                h_BLD = torch.as_tensor(activations[start : start + self.batch_size], device=self.device)
+                h_BLD = torch.tensor(activations[start : start + self.batch_size], device=self.device)
                 pieces.append(_to_numpy(self._head(h_BLD) if self._head else self._resume(h_BLD)))
         return np.concatenate(pieces)
 
@@ -181,7 +181,7 @@ class ModuleAdapter:
         pieces: list[FloatArray] = []
         with self._evaluating():
             for start, tokens_BL in zip(range(0, len(tokens), self.batch_size), self._batches(tokens), strict=True):
-                h_BLD = torch.as_tensor(activations[start : start + self.batch_size], device=self.device)
+                h_BLD = torch.tensor(activations[start : start + self.batch_size], device=self.device)
                 if self._stages is None:
                     pieces.append(_to_numpy(self._substituted(tokens_BL, site, h_BLD)))
                     continue

@@ -23,6 +23,7 @@ __all__ = [
     "hierarchical_means",
     "level_over_seeds",
     "percentile_interval",
+    "resampled_weights",
     "sign_flip_test",
 ]
 
@@ -121,12 +122,33 @@ def expanded_level(units: int, level: float = 0.95) -> float:
     they cover in about 84 % of runs, and at this level in about 93 %. Source: Hesterberg 2015, The American
     Statistician 69 (4), section 3.3.
     """
-    # Imported where it is used, and without types: SciPy has none.
-    special: Any = importlib.import_module("scipy.special")
+    special = _special()
+    return float(2 * special.ndtr(_quantile_of_few(units, level)) - 1)
+
+
+def resampled_weights(units: int, rng: np.random.Generator, draws: int = DRAWS) -> Float64:
+    """Weights (draws, units) of a mean over few units in every resample, which sum to 1.
+
+    They lie about 1 / units as far out as a 95 % t interval of so few units needs (see `expanded_level`), in place of
+    the level where something else, of many units, is resampled beside them.
+    """
+    weights = Resamples(units, rng, draws).weights.astype(np.float64) / units
+    if units < 2:
+        return weights
+    normal = float(_special().ndtri(0.975))
+    return 1 / units + _quantile_of_few(units, 0.95) / normal * (weights - 1 / units)
+
+
+def _quantile_of_few(units: int, level: float) -> float:
+    """How many standard errors, as a percentile interval shows them, a t interval of so few units would reach."""
     if units < 2:
         raise ValueError("one unit has no spread to estimate")
-    quantile = math.sqrt(units / (units - 1)) * float(special.stdtrit(units - 1, (1 + level) / 2))
-    return float(2 * special.ndtr(quantile) - 1)
+    return math.sqrt(units / (units - 1)) * float(_special().stdtrit(units - 1, (1 + level) / 2))
+
+
+def _special() -> Any:
+    # Imported where it is used, and without types: SciPy has none.
+    return importlib.import_module("scipy.special")
 
 
 def level_over_seeds(seeds: int, level: float = 0.95) -> float:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..measure.chance import skill
-from ..measure.probes import ProbeSettings, fit_probe
+from ..measure.probes import ProbeSettings
 from ..measure.scoring import predictions
-from ..measure.statistics import Resamples
+from ..measure.statistics import Resamples, resampled_weights
 from ..measure.subspaces import ablate, class_mean_directions, random_basis, span
 from ..spec.results import Coordinate
 from .base import CellView, FloatArray, Reading
@@ -175,8 +175,7 @@ class Effects:
     def __init__(self, cell: CellView, model: AblatedModel, draws: int, random_draws: int) -> None:
         self._model = model
         rng = cell.rng("causal.resamples")
-        of_random = Resamples(random_draws, rng, draws).weights / random_draws
-        self._of_random = of_random.astype(np.float64)
+        self._of_random = resampled_weights(random_draws, rng, draws)
         self._sequences = Resamples(model.n, rng, draws)
 
     def of(self, ablated: Int, random: Int) -> Drops:
@@ -226,7 +225,9 @@ def refit_readings(
     ]
 
 
-def ruler_basis(ruler: Ruler, site: SiteData, labels: Labels, settings: ProbeSettings) -> tuple[Float64, bool]:
+def ruler_basis(
+    cell: CellView, ruler: Ruler, site: SiteData, labels: Labels, params: ProbeParams
+) -> tuple[Float64, bool]:
     """An orthonormal basis (K, width) of a ruler's directions, in raw activation coordinates.
 
     Returns
@@ -240,9 +241,7 @@ def ruler_basis(ruler: Ruler, site: SiteData, labels: Labels, settings: ProbeSet
         return np.zeros((0, site.train.shape[-1])), True
     if ruler == "means":
         return span(class_mean_directions(site.train, labels.train)), True
-    if ruler == "probe_per_feature":
-        probe = fit_probe(site.train, labels.train, settings)
-    else:
-        assert site.score.probe is not None
-        probe = site.score.probe
+    scale = "per_feature" if ruler == "probe_per_feature" else "site"
+    probe = clean_probes(cell, labels, params, variable=cell.task.target, scale=scale)[site.name].probe
+    assert probe is not None
     return span(probe.directions), probe.converged

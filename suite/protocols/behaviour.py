@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from ...adapters.base import AdapterError
 from ..measure.chance import majority_by_position, skill
 from ..measure.scoring import predictions
 from ..measure.statistics import Resamples
@@ -23,6 +24,10 @@ MECHANISTIC = False
 
 Int = NDArray[np.int64]
 Float64 = NDArray[np.float64]
+AT_LENGTH = (
+    *("accuracy", "skill", "final_accuracy", "final_skill", "sequence_accuracy", "sequence_skill"),
+    *("chance", "retention"),
+)
 
 
 class Params(base.Params):
@@ -57,18 +62,33 @@ class _Scores:
 def measure(cell: CellView, params: Params) -> Outcome:
     """Accuracy and skill on `evaluate` at every length, retention and out-of-distribution skill.
 
+    A length that the model does not take has none of them, and leaves it without out-of-distribution skill.
+
     Chance is the majority class at each position, estimated on `probe_train` at the same length.
     """
     outcome = Outcome()
     train_length = cell.spec.lengths.train
     skills: dict[int, _Scores] = {}
+    refused: dict[int, str] = {}
     for length in cell.spec.lengths.evaluate:
-        skills[length] = _measure_length(cell, params, length, outcome)
+        try:
+            skills[length] = _measure_length(cell, params, length, outcome)
+        except AdapterError as error:
+            if length == train_length:
+                raise
+            refused[length] = f"length_not_taken: {error}"
+            outcome.readings += [undefined(metric, refused[length], at={"length": length}) for metric in AT_LENGTH]
     n = cell.spec.sizes.evaluate
-    for length in cell.spec.lengths.evaluate:
+    for length in skills:
         if length != train_length:
             outcome.readings.append(_retention(skills[length], skills[train_length], length, n, params))
-    outcome.readings.append(_ood_skill([skills[length] for length in skills if length > train_length], n))
+    # A mean over the lengths that a model takes would favour the one that takes fewer.
+    longest = [reason for length, reason in refused.items() if length > train_length]
+    outcome.readings.append(
+        undefined("ood_skill", longest[0], at={})
+        if longest
+        else _ood_skill([skills[length] for length in skills if length > train_length], n)
+    )
     return outcome
 
 

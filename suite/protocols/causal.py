@@ -20,7 +20,7 @@ from .base import CellView, Outcome, Reading
 from .probing import Labels, ProbeParams, labels_of
 from .readings import estimate, undefined, word
 
-__all__ = ["MECHANISTIC", "VERSION", "Ablation", "Params", "measure"]
+__all__ = ["MECHANISTIC", "VERSION", "Ablation", "Params", "measure", "without_repeats"]
 
 VERSION = 1
 MECHANISTIC = True
@@ -49,7 +49,8 @@ def _standard_ablations() -> list[Ablation]:
     ]
 
 
-def _without_repeats(ablations: list[Ablation]) -> list[Ablation]:
+def without_repeats(ablations: list[Ablation]) -> list[Ablation]:
+    """The list, if no ablation stands in it twice."""
     for index, ablation in enumerate(ablations):
         if ablation in ablations[:index]:
             raise ValueError(f"{ablation.ruler} with fill {ablation.fill} stands twice; each pair once")
@@ -59,7 +60,7 @@ def _without_repeats(ablations: list[Ablation]) -> list[Ablation]:
 class Params(ProbeParams):
     """Parameters of `causal`."""
 
-    ablations: Annotated[list[Ablation], AfterValidator(_without_repeats)] = Field(
+    ablations: Annotated[list[Ablation], AfterValidator(without_repeats)] = Field(
         default_factory=_standard_ablations, min_length=1
     )
     """The rulers to measure with."""
@@ -95,6 +96,7 @@ class _Effect:
 class _Bench:
     """Everything that the rulers of one cell have in common."""
 
+    cell: CellView
     params: Params
     labels: Labels
     sites: tuple[SiteData, ...]
@@ -120,6 +122,7 @@ def _set_up(cell: CellView, params: Params) -> _Bench:
         cell, first=params.min_position, random_draws=params.random_draws, random_sequences=params.random_sequences
     )
     return _Bench(
+        cell,
         params,
         labels,
         site_data(cell, labels, params),
@@ -151,7 +154,7 @@ def _measure_site(bench: _Bench, ablation: Ablation, site: SiteData) -> _SiteRow
     at = {"site": site.name, "ruler": ablation.ruler, "fill": ablation.fill}
     if site.score.reason is not None:
         return _unmeasured(bench, at, site.score.reason)
-    basis_KD, converged = ruler_basis(ablation.ruler, site, bench.labels, params.settings("per_feature"))
+    basis_KD, converged = ruler_basis(bench.cell, ablation.ruler, site, bench.labels, params)
     rank = len(basis_KD)
     bench.outcome.readings.append(Reading("rank", float(rank), dict(at)))
     if rank == 0:

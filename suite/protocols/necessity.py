@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field
 from ..measure import summaries
 from ..measure.chance import majority_by_position
 from ..measure.erasure import Projection
-from ..measure.statistics import Resamples, percentile_interval
+from ..measure.statistics import Resamples, percentile_interval, resampled_weights
 from ..spec.results import Coordinate
 from .ablating import (
     AblatedModel,
@@ -46,6 +46,7 @@ SINGLE_METRICS = (
     "single_direction_refit_accuracy",
     "single_direction_drop",
     "single_direction_effect",
+    "single_direction_verdict",
 )
 OTHER_METRICS = ("other_drop", "other_refit_accuracy")
 
@@ -72,7 +73,7 @@ class Params(ErasingParams):
     """Whose directions alone are tried as well."""
     other_variables: bool = True
     """Whether each other state variable of the task is erased as a control."""
-    random_draws: int = Field(default=8, ge=1, le=1000)
+    random_draws: int = Field(default=8, ge=8, le=1000)
     """Random subspaces of the same rank, for the control."""
     random_sequences: int | None = Field(default=None, ge=2)
     """Sequences of `evaluate` that the control is measured on: so many of the first, or all."""
@@ -152,7 +153,7 @@ def _set_up(cell: CellView, params: Params) -> _Bench:
         cell, first=params.min_position, random_draws=params.random_draws, random_sequences=params.random_sequences
     )
     rng = cell.rng("necessity.resamples")
-    subspaces = Resamples(params.random_draws, rng, params.draws).weights / params.random_draws
+    subspaces = resampled_weights(params.random_draws, rng, params.draws)
     return _Bench(
         cell,
         params,
@@ -162,7 +163,7 @@ def _set_up(cell: CellView, params: Params) -> _Bench:
         Effects(cell, model, params.draws, params.random_draws),
         Resamples(len(labels.test), cell.rng("probe.resamples"), params.draws),
         Resamples(model.n, rng, params.draws),
-        subspaces.astype(np.float64),
+        subspaces,
         float(model.clean.mean()) / model.scored - _chance(cell, params.min_position),
     )
 
@@ -202,7 +203,9 @@ def _leave_out(bench: _Bench, name: str, others: Mapping[str, Labels], reason: s
             at: At = {"site": name, "method": method, "variable": other}
             readings += [undefined(metric, reason, at=at) for metric in OTHER_METRICS]
     for ruler in params.rulers:
-        readings += [undefined(metric, reason, at=_single(name, ruler, params)) for metric in SINGLE_METRICS]
+        at = _single(name, ruler, params)
+        readings += [undefined(metric, reason, at=at) for metric in SINGLE_METRICS]
+        readings += [undefined("verdict_reversed", reason, at={**at, "method": method}) for method in params.methods]
 
 
 def _measure_site(bench: _Bench, site: SiteData, others: Mapping[str, Labels]) -> None:
@@ -210,16 +213,17 @@ def _measure_site(bench: _Bench, site: SiteData, others: Mapping[str, Labels]) -
     if reason is not None:
         _leave_out(bench, site.name, others, reason)
         return
+    verdicts: dict[Method, Reading] = {}
     for method in bench.params.methods:
-        _measure_erasure(bench, site, method)
+        verdicts[method] = _measure_erasure(bench, site, method)
         for name, labels in others.items():
             _measure_other(bench, site, method, name, labels)
     for ruler in bench.params.rulers:
-        _measure_single(bench, site, ruler)
+        _measure_single(bench, site, ruler, verdicts)
 
 
-def _measure_erasure(bench: _Bench, site: SiteData, method: Method) -> None:
-    """All readings of one erasure of the target: the curve, the last stage, and the verdict."""
+def _measure_erasure(bench: _Bench, site: SiteData, method: Method) -> Reading:
+    """All readings of one erasure of the target: the curve, the last stage, and the verdict, which is returned."""
     at: At = {"site": site.name, "method": method}
     erasure = erase(site, site.score, bench.labels, method, bench.params)
     correct, random = _measure_curve(bench, site, erasure, at)
@@ -232,10 +236,11 @@ def _measure_erasure(bench: _Bench, site: SiteData, method: Method) -> None:
     )
     readings += refit_readings(last.score, bench.labels, bench.test, at)
     readings += bench.effects.readings(drops, at, converged=erasure.last.converged)
-    readings.append(_verdict_reading(bench, erasure, drops, at))
+    readings.append(said := _verdict_reading(bench, erasure, drops, at))
     for name, counts in (("correct", correct), ("random", random.sum(axis=0)), ("refit", last.score.correct)):
         if counts is not None:
             bench.record(f"{name}/{method}", site, counts)
+    return said
 
 
 def _verdict_reading(bench: _Bench, erasure: Erasure, drops: Drops, at: At) -> Reading:
@@ -307,12 +312,15 @@ def _single(site: str, ruler: Ruler, params: Params) -> dict[str, Coordinate]:
     return {"site": site, "ruler": ruler, "fill": params.fill}
 
 
-def _measure_single(bench: _Bench, site: SiteData, ruler: Ruler) -> None:
-    """The directions of one ruler alone, as `causal` takes them out: is the state gone?"""
+def _measure_single(bench: _Bench, site: SiteData, ruler: Ruler, verdicts: Mapping[Method, Reading]) -> None:
+    """The directions of one ruler alone, as `causal` takes them out: is the state gone, and what does the drop say?"""
     params, model, at = bench.params, bench.model, _single(site.name, ruler, bench.params)
-    basis_KD, converged = ruler_basis(ruler, site, bench.labels, params.settings("per_feature"))
+    basis_KD, converged = ruler_basis(bench.cell, ruler, site, bench.labels, params)
     if len(basis_KD) == 0:
         bench.outcome.readings += [undefined(metric, "no_direction", at=at) for metric in SINGLE_METRICS]
+        bench.outcome.readings += [
+            undefined("verdict_reversed", "no_direction", at={**at, "method": method}) for method in verdicts
+        ]
         return
     fill_D = site.fill(params.fill)
     erase = Projection(basis_KD, fill_D)
@@ -325,6 +333,11 @@ def _measure_single(bench: _Bench, site: SiteData, ruler: Ruler) -> None:
         word("single_direction_is_enough", enough, at=at, n=bench.test.n, converged=sound),
         _refit_reading(bench, "single_direction_refit_accuracy", refit, at),
     ]
+    said, why = verdict(drops, erased=True, least_effect=params.least_effect, room=bench.room)
+    said = Reading("single_direction_verdict", said, dict(at), n=drops.effect.n, reason=why)
+    if not converged:
+        said = word("single_direction_verdict", str(said.value), at=at, n=said.n, converged=False)
+    bench.outcome.readings += [said, *(_reversal(said, of, {**at, "method": m}) for m, of in verdicts.items())]
     for metric, share in (("single_direction_drop", drops.drop), ("single_direction_effect", drops.effect)):
         value, draws = 100 * share.value, 100 * share.draws
         bench.outcome.readings.append(
@@ -333,3 +346,14 @@ def _measure_single(bench: _Bench, site: SiteData, ruler: Ruler) -> None:
     for name, counts in (("correct", correct), ("refit", refit.correct)):
         if counts is not None:
             bench.record(f"{name}/single/{ruler}", site, counts)
+
+
+def _reversal(single: Reading, erased: Reading, at: At) -> Reading:
+    """Whether erasing the state tells the opposite of what ablating one ruler's directions tells."""
+    told = ("necessary", "not_necessary")
+    for reading in (single, erased):
+        if reading.value not in told:
+            return undefined("verdict_reversed", f"{reading.metric} is {reading.value}", at=at)
+    sound = single.status == erased.status == "ok"
+    n = None if single.n is None or erased.n is None else min(single.n, erased.n)
+    return word("verdict_reversed", "yes" if single.value != erased.value else "no", at=at, n=n, converged=sound)

@@ -31,17 +31,10 @@ Float64 = NDArray[np.float64]
 METRICS = ("drop", "random_drop", "effect")
 
 
-def _without_repeats(ablations: list[Ablation]) -> list[Ablation]:
-    for index, ablation in enumerate(ablations):
-        if ablation in ablations[:index]:
-            raise ValueError(f"{ablation.ruler} with fill {ablation.fill} stands twice; each pair once")
-    return ablations
-
-
 class Params(ProbeParams):
     """Parameters of `ood_ablation`."""
 
-    ablations: Annotated[list[Ablation], AfterValidator(_without_repeats)] = Field(
+    ablations: Annotated[list[Ablation], AfterValidator(causal.without_repeats)] = Field(
         default_factory=lambda: list(causal.Params().ablations), min_length=1
     )
     """The rulers to measure with; those of `causal`."""
@@ -93,7 +86,7 @@ def _cuts(cell: CellView, params: Params) -> list[_Cut]:
         for site in sites:
             basis_KD, converged, reason = np.zeros((0, site.train.shape[-1])), True, site.score.reason
             if reason is None:
-                basis_KD, converged = ruler_basis(ablation.ruler, site, labels, params.settings("per_feature"))
+                basis_KD, converged = ruler_basis(cell, ablation.ruler, site, labels, params)
                 reason = None if len(basis_KD) else "no_direction"
             cuts.append(_Cut(site.name, ablation, basis_KD, site.fill(ablation.fill), converged, reason))
     return cuts

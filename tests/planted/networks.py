@@ -152,10 +152,12 @@ def written_at(block: int) -> Network:
     return Network(plain_stem(memory), {block: writes_code(memory, code_CK, along_KD)}, reads_code(code_CK, along_KD))
 
 
-def spread(classes: int, code_CK: Tensor) -> Network:
-    """Several classes on as many directions as the code has, from block 1 on."""
-    memory, along_KD = Memory(classes), directions(code_CK.shape[1])
-    stem = Stem(memory, directions(WIDTH), torch.full((WIDTH,), 0.15))
+def spread(classes: int, code_CK: Tensor, beside: float = 0.15) -> Network:
+    """Several classes on as many directions as the code has, from block 1 on; nuisance of size `beside` elsewhere."""
+    memory, basis_DD = Memory(classes), directions(WIDTH)
+    along_KD, nuisance_D = basis_DD[: code_CK.shape[1]], torch.full((WIDTH,), beside)
+    nuisance_D[: code_CK.shape[1]] = 0.15
+    stem = Stem(memory, basis_DD, nuisance_D)
     return Network(stem, {1: writes_code(memory, code_CK, along_KD)}, reads_code(code_CK, along_KD))
 
 
