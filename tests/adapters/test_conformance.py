@@ -190,9 +190,11 @@ def test_a_last_site_that_something_skips(make_stack):
             return self.head(h_BLD) + embedded_BLD[..., :CLASSES]
 
     stack = make_stack(Skips)
-    for adapter in (wrap(stack), ModuleAdapter(stack, classes=CLASSES, sites=sites_of(stack))):
+    whole = ModuleAdapter(stack, classes=CLASSES, sites=sites_of(stack))
+    # One that runs only what comes after a site misses what went past it.
+    for adapter, wrong in ((wrap(stack), {"head", "resume"}), (whole, {"head"})):
         found = failed(adapter)
-        assert set(found) == {"head"}
+        assert set(found) == wrong
         assert found["head"].site == "block.2"
 
 
