@@ -22,7 +22,7 @@ COMMANDS = [
     if line.split("#")[0].strip()
 ]
 # The quick suite in the README takes minutes; here one cell of it, with the same words, takes seconds.
-ONE_CELL = ["--task", "parity", "--model", "gru"]
+ONE_CELL = ["--task", "parity", "--model", "lstm"]
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..measure.statistics import Interval, percentile_interval, sign_flip_test
 from ..measure.statistics import level_over_seeds as level_of
+from ..protocols import BUILT_IN, load_protocol
 from ..spec.names import builtin_names
 from ..spec.results import Metric, Result, SuiteRecord
 from ..spec.schema import Claim, ClaimsSpec, Expectation, MetricReference
@@ -203,13 +204,28 @@ class _Judge:
             wrong = [
                 part for part in parts if (part.holds is False if word == "not_reproduced" else part.holds is None)
             ]
-            said += [f"{part.label}: {part.reason or _apart(part)}" for part in wrong[:3]]
-            said += [f"and {len(wrong) - 3} more"] if len(wrong) > 3 else []
+            if word == "not_measured":
+                wrong = [part for part in wrong if part.status == "not_measured"]
+                said.append(f"{len(wrong)} of {len(parts)} numbers are missing; {wrong[0].reason}" if wrong else "")
+            else:
+                said += [f"{part.label}: {part.reason or _apart(part)}" for part in wrong[:3]]
+                said += [f"and {len(wrong) - 3} more"] if len(wrong) > 3 else []
         if self._fewest == 1:
             said.append("one seed: intervals cover the choice of sequences only")
         elif smallest is not None and smallest > 0.05:
             said.append(f"with {self._fewest} seeds no p below {smallest:.3g} is possible")
         return "; ".join(said)
+
+    def _other_tasks(self, protocol: str, task: str) -> list[str]:
+        """The tasks that a protocol needs beside the one that it measures."""
+        spec = self._results.record.protocols.get(protocol)
+        if spec is None or spec["measures"] not in BUILT_IN:
+            return []
+        code = load_protocol(spec["measures"])
+        if code.relations is None:
+            return []
+        found = code.relations(task, code.params.model_validate(spec["params"])).values()
+        return [relation.task for relation in found if relation.task is not None]
 
     def _command(self) -> str:
         """What would measure what is missing; for a model that nobody declared, what to add first."""
@@ -222,10 +238,12 @@ class _Judge:
         own = self._results.record.suite["name"]
         suite = own if own in builtin_names("suite") else self._suite
         words = ["layerstate", "run", str(suite)]
-        for flag, index in (("--model", 0), ("--task", 1), ("--protocol", 2)):
-            for name in dict.fromkeys(entry[index] for entry in self._missing):
+        tasks = [task for _, task, _ in self._missing]
+        tasks += [other for _, task, protocol in self._missing for other in self._other_tasks(protocol, task)]
+        protocols = [protocol for _, _, protocol in self._missing]
+        for flag, names in (("--model", models), ("--task", tasks), ("--protocol", protocols)):
+            for name in dict.fromkeys(names):
                 words += [flag, name]
-        # grouping measures one task, and needs the others.
         return shlex.join([*words, "--out", str(self._folder) if self._folder is not None else "DIR"])
 
 

@@ -33,7 +33,8 @@ def result(
 
 
 def record(models: Sequence[str] = ("gru", "lstm", "mamba"), tasks: Sequence[str] = ("dyck",)) -> SuiteRecord:
-    protocols = {name: {} for name in ("behaviour", "probe_profile", "causal", "necessity")}
+    names = ("behaviour", "probe_profile", "causal", "grouping")
+    protocols = {name: {"measures": name, "params": {}} for name in names}
     made = SimpleNamespace(
         identity="0" * 24,
         suite={"name": "quick"},

@@ -132,6 +132,11 @@ def test_what_is_missing_comes_with_the_command_that_measures_it() -> None:
     assert found.command == ("layerstate run quick --model gru --task dyck --protocol causal --out 'runs/a b'")
 
 
+def test_the_command_names_the_tasks_that_a_protocol_needs_beside_its_own() -> None:
+    found = judged({"metric": "grouping.grouping", "model": "gru", "task": "s3", "at_least": 0.0})
+    assert "--task s3 --task parity --task dyck --protocol grouping" in str(found.command)
+
+
 def test_a_part_that_fails_decides_also_where_others_are_missing() -> None:
     expect = HERE | {"model": ["gru", "lstm"], "at_least": 5.0}
     assert judged(expect, causal(effect(1.0, 0.5))).verdict == "not_reproduced"
