@@ -31,7 +31,7 @@ class Panels:
     Attributes
     ----------
     verdicts : list of Verdicts
-        What erasure says of every site, in words.
+        What erasing says of every site, in words, a row a task and what was erased.
     columns : list of str
         The sites of the table of verdicts.
     """
@@ -53,7 +53,7 @@ def panels_of_model(site: Site, board: Board, entry: Entry) -> Panels:
         return [figure for task in board.tasks if (figure := make(site, board, entry, task)) is not None]
 
     verdicts = verdicts_of_model(site, board, entry)
-    named = {name for found in verdicts for name, _ in found.by_site}
+    named = {name for found in verdicts for name in found.by_site}
     order = list(dict.fromkeys(name for task in board.tasks for name in entry.sites(task)))
     return Panels(
         verdicts=verdicts,

@@ -18,26 +18,45 @@ __all__ = ["Verdicts", "necessity_of_model", "subspace_of_model", "verdicts_of_m
 Role = Literal["main", "control", "second"]
 _METHOD = "inlp"
 _CURVES = ("curve_random_accuracy", "curve_refit_accuracy", "curve_task_accuracy")
+_RULERS = {"means": "class means", "probe": "one probe's directions"}
 _GAP = 0.28
 """Between two groups, as a share of a group's width."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """What erasure says of every site on one task, in words."""
+    """What one way of erasing says of every site on one task, in words.
+
+    Attributes
+    ----------
+    erased : str
+        What was erased: all that a method finds, or one ruler's directions alone.
+    whole : bool
+        Whether the verdict stands by itself: a fresh probe was at chance where it says anything.
+    """
 
     task: str
-    by_site: list[tuple[str, str]]
+    erased: str
+    whole: bool
+    by_site: dict[str, str]
 
 
 def verdicts_of_model(site: Site, board: Board, entry: Entry) -> list[Verdicts]:
-    """The verdict of every site that was erased, by task."""
+    """The verdict of every site, by task and by what was erased; after erasure first, one ruler's directions below."""
     estimates = site.estimates[entry.identity]
     found: list[Verdicts] = []
     for task in board.tasks:
-        said = [(name, _verdict(estimates, task, name)) for name in _sites(estimates, entry, task, "verdict")]
-        if said:
-            found.append(Verdicts(task, said))
+        places = estimates.places(task, "necessity")
+        for metric, coordinate in (("verdict", "method"), ("single_direction_verdict", "ruler")):
+            for name in _named(places, coordinate, metric):
+                said = {
+                    where["site"]: _word(estimates.get(task, f"necessity.{metric}", where))
+                    for where in (dict(at) for known, at in places if known == metric and (coordinate, name) in at)
+                }
+                if said:
+                    whole = coordinate == "method"
+                    erased = name.upper() if whole else f"{_RULERS.get(name, plainly(name))} alone"
+                    found.append(Verdicts(task, erased, whole, {str(key): word for key, word in said.items()}))
     return found
 
 
@@ -140,7 +159,10 @@ def _sites(estimates: Estimates, entry: Entry, task: str, metric: str) -> list[s
 
 
 def _verdict(estimates: Estimates, task: str, name: str) -> str:
-    found = estimates.get(task, "necessity.verdict", {"site": name, "method": _METHOD})
+    return _word(estimates.get(task, "necessity.verdict", {"site": name, "method": _METHOD}))
+
+
+def _word(found: Estimate | None) -> str:
     if found is None or not isinstance(found.value, str):
         return f"none: {plainly(found.reason)}" if found is not None and found.reason else "no verdict"
     word = plainly(found.value)
@@ -164,7 +186,7 @@ def _values(places: Sequence[tuple[str, At]], name: str, coordinate: str, metric
     return sorted({value for where in mine if isinstance(value := where.get(coordinate), int)})
 
 
-def _named(places: Sequence[tuple[str, At]], coordinate: str) -> list[str]:
+def _named(places: Sequence[tuple[str, At]], coordinate: str, metric: str = "effect") -> list[str]:
     """The values of a coordinate in the order of the files."""
-    found = (str(dict(where)[coordinate]) for name, where in places if name == "effect" and coordinate in dict(where))
+    found = (str(dict(where)[coordinate]) for name, where in places if name == metric and coordinate in dict(where))
     return list(dict.fromkeys(found))

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
+from .claims_schema import Claim, Expectation, MetricReference
 from .located import Located
 from .scalars import plain_scalar
 from .schema import TrainingOverride
@@ -16,6 +17,8 @@ from .schema import TrainingOverride
 __all__ = ["dump_resolved", "dump_yaml", "resolved_values"]
 
 _WIDTH = 120
+_AS_WRITTEN = (TrainingOverride, Claim, Expectation, MetricReference)
+"""What these leave out has no value of its own: a recipe's other settings, a claim's other comparisons."""
 _FOLDABLE = re.compile(r"\S+(?: \S+)*")
 _BARE = re.compile(r"[A-Za-z0-9_(][A-Za-z0-9_()./+*=^-]*(?:,? [A-Za-z0-9_(][A-Za-z0-9_()./+*=^-]*)*", re.ASCII)
 
@@ -26,7 +29,7 @@ def dump_resolved(located: Located) -> str:
 
 
 def resolved_values(spec: BaseModel) -> dict[str, Any]:
-    """The spec as plain values, its kind and name first; what a recipe leaves alone for a task stays left out."""
+    """The spec as plain values, its kind and name first; what recipes and claims leave alone stays left out."""
     values = cast(dict[str, Any], _values(spec))
     first = [key for key in ("kind", "name", "title", "description", "cite", "adapter") if key in values]
     last = [key for key in ("training",) if key in values]
@@ -35,7 +38,7 @@ def resolved_values(spec: BaseModel) -> dict[str, Any]:
 
 def _values(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        names = value.model_fields_set if isinstance(value, TrainingOverride) else type(value).model_fields.keys()
+        names = value.model_fields_set if isinstance(value, _AS_WRITTEN) else type(value).model_fields.keys()
         return {name: _values(getattr(value, name)) for name in type(value).model_fields if name in names}
     if isinstance(value, dict):
         return {key: _values(entry) for key, entry in cast(dict[str, Any], value).items()}
@@ -67,8 +70,18 @@ def _entry(key: str, value: Any, depth: int) -> list[str]:
             line for under, entry in cast(dict[str, Any], value).items() for line in _entry(under, entry, depth + 1)
         ]
     else:
-        below = [f"{indent}  - {_flow(entry)}" for entry in cast(list[Any], value)]
+        below = [line for entry in cast(list[Any], value) for line in _item(entry, depth + 1)]
     return [f"{indent}{name}:", *below]
+
+
+def _item(value: Any, depth: int) -> list[str]:
+    indent = "  " * depth
+    flow = f"{indent}- {_flow(value)}"
+    if len(flow) <= _WIDTH or not isinstance(value, dict) or not value:
+        return [flow]
+    entries = cast(dict[str, Any], value).items()
+    lines = [line for key, entry in entries for line in _entry(key, entry, depth + 1)]
+    return [f"{indent}- {lines[0].lstrip()}", *lines[1:]]
 
 
 def _flow(value: Any) -> str:

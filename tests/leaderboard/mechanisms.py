@@ -15,6 +15,7 @@ MECHANISM_UNITS: dict[str, dict[str, str]] = {
         "rank": "directions",
         "effect": "pp",
         "verdict": "word",
+        "single_direction_verdict": "word",
     },
     "patching": {"recovery": "share", "pairs_left_out": "pairs"},
     "conv1d_attribution": {"posthoc_effect": "pp", "retrain_effect": "pp"},
@@ -81,6 +82,8 @@ def _necessity(cell: Any) -> list[Metric]:
             word = "not_erased" if stuck else "necessary" if used else "not_necessary"
             found.append(_reading("necessity", "verdict", word, site=site, method=method))
             found.append(_reading("necessity", "effect", 40.0 if used else 1.0, 2.0, site=site, method=method))
+        for ruler, word in (("probe", "not_necessary"), ("means", "necessary")):
+            found.append(_reading("necessity", "single_direction_verdict", word, site=site, ruler=ruler))
     return found
 
 

@@ -49,10 +49,14 @@ def gru(built: Path) -> str:
     return (built / "models" / "gru.html").read_text("utf-8")
 
 
-def _verdicts(text: str, task: str) -> list[str]:
+def _verdict_row(text: str, task: str, erased: str) -> str:
     table = text[text.index('class="verdicts"') :].partition("</table>")[0]
-    row = next(row for row in table.split("<tr>") if f'"row">{task}<' in row)
-    cells = (re.sub("<[^>]*>", "", f"<td{cell}") for cell in row.split("<td")[1:])
+    return next(row for row in table.split("<tr>") if f'"row">{task}<' in row and f">{erased}<" in row)
+
+
+def _verdicts(text: str, task: str, erased: str = "INLP") -> list[str]:
+    row = _verdict_row(text, task, erased)
+    cells = (re.sub("<[^>]*>", "", f"<td{cell}") for cell in row.split("<td")[2:])
     return [" ".join(cell.split()) for cell in cells]
 
 
@@ -63,6 +67,18 @@ def _panel(text: str, title: str) -> str:
 def test_verdicts_stand_in_words_with_a_mark_each(mamba: str) -> None:
     """The state of this model is used from block.1 on, and its last block cannot be erased."""
     assert _verdicts(mamba, "parity") == ["○ not necessary", "● necessary", "● necessary", "◐ not erased"]
+
+
+def test_what_one_set_of_directions_would_have_said_stands_below_and_muted(mamba: str) -> None:
+    """The second version of the paper turns on this difference: a reader has to see both."""
+    row = _verdict_row(mamba, "parity", "one probe&#39;s directions alone")
+    assert all('muted"' in cell for cell in row.split("<td")[1:])
+    assert _verdicts(mamba, "parity", "one probe&#39;s directions alone") == ["○ not necessary"] * 4
+    assert _verdicts(mamba, "parity", "class means alone") == ["● necessary"] * 4
+    assert _verdicts(mamba, "parity", "LEACE") == _verdicts(mamba, "parity")
+    assert 'class="muted"' not in _verdict_row(mamba, "parity", "LEACE")
+    order = [mamba.index(f">{erased}<") for erased in ("INLP", "LEACE", "class means alone")]
+    assert order == sorted(order)
 
 
 def test_seeds_that_disagree_are_counted_and_not_called_unmeasured(run: Path, tmp_path: Path) -> None:
