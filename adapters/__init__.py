@@ -8,6 +8,7 @@ from __future__ import annotations
 from .base import Adapter, AdapterError, Edit, EditNeverFired, Fired
 from .build import VERSIONS, adapter_version, build_adapter
 from .conformance import CheckResult, check
+from .huggingface import checkpoint_digest, folder_problem
 from .source import source_digest
 from .weights import load_weights, save_weights
 
@@ -22,6 +23,8 @@ __all__ = [
     "adapter_version",
     "build_adapter",
     "check",
+    "checkpoint_digest",
+    "folder_problem",
     "load_weights",
     "save_weights",
     "source_digest",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VERSIONS", "adapter_version", "build_adapter"]
 
-VERSIONS: Mapping[str, int] = {"reference": 1, "torch_module": 1}
+VERSIONS: Mapping[str, int] = {"reference": 1, "torch_module": 1, "huggingface": 1, "mamba_ssm": 1}
 """Each adapter's version: raised whenever the same spec, seed and weights could give other numbers."""
 
 
@@ -35,6 +35,7 @@ def build_adapter(
     seed: int,
     device: str = "cpu",
     base: Path | None = None,
+    trust_remote_code: bool = False,
 ) -> Adapter:
     """A model wrapped for measuring, its initial weights a function of the spec and `seed` alone.
 
@@ -42,10 +43,11 @@ def build_adapter(
 
     Parameters
     ----------
-    adapter : {"reference", "torch_module"}
+    adapter : {"reference", "torch_module", "huggingface", "mamba_ssm"}
         Which wrapper.
     options : mapping
-        The spec's fields for it: ``architecture`` (its ``type`` and options); or ``module``, ``sites``, ``components``.
+        The spec's fields for it: ``architecture`` (its ``type`` and options); or ``module``, ``sites``, ``components``;
+        or ``checkpoint``, ``symbols`` (of the task) and what `huggingface.build_huggingface` reads besides.
     vocab_size, classes : int
         Number of tokens and of values of the target state.
     seed : int
@@ -53,7 +55,9 @@ def build_adapter(
     device : str
         Where the model is moved to.
     base : Path, optional
-        The folder that a module's file is relative to: that of the YAML. The working directory by default.
+        The folder that files are relative to: that of the YAML. The working directory by default.
+    trust_remote_code : bool
+        Whether a checkpoint's own Python code may be run.
 
     Raises
     ------
@@ -65,11 +69,19 @@ def build_adapter(
     with _seeded(seed):
         if adapter == "reference":
             return _build_reference(options, vocab_size, classes, place, version)
+        common: dict[str, Any] = {"vocab_size": vocab_size, "classes": classes, "device": place, "version": version}
+        common["base"] = base or Path.cwd()
+        if adapter == "huggingface":
+            from .huggingface import build_huggingface
+
+            return build_huggingface(options, **common, trust_remote_code=trust_remote_code)
+        if adapter == "mamba_ssm":
+            from .mamba_ssm import build_mamba_ssm
+
+            return build_mamba_ssm(options, **common)
         from .torch_module import build_torch_module
 
-        return build_torch_module(
-            options, vocab_size=vocab_size, classes=classes, device=place, base=base or Path.cwd(), version=version
-        )
+        return build_torch_module(options, **common)
 
 
 def _build_reference(

@@ -18,7 +18,7 @@ from .module import Component, ModuleAdapter
 from .naming import instead_of
 from .source import UserCode, load_function
 
-__all__ = ["build_torch_module", "find_submodules"]
+__all__ = ["build_torch_module", "find_components", "find_submodules"]
 
 
 def build_torch_module(
@@ -56,7 +56,7 @@ def build_torch_module(
         module,
         classes=classes,
         sites=_find_sites(module, options["sites"]),
-        components=_find_components(module, options.get("components") or {}),
+        components=find_components(module, options.get("components") or {}),
         output=options["sites"].get("output"),
         device=device,
         version=version,
@@ -120,7 +120,14 @@ def _find_sites(module: nn.Module, rules: Mapping[str, Any]) -> dict[str, nn.Mod
     return {"embed": embed[0]} | {f"block.{index}": block for index, block in enumerate(blocks)}
 
 
-def _find_components(module: nn.Module, rules: Mapping[str, Any]) -> dict[str, Component]:
+def find_components(module: nn.Module, rules: Mapping[str, Any]) -> dict[str, Component]:
+    """The components that a spec names: each a pattern, ablated to zero, or ``{pattern, modes}``.
+
+    Raises
+    ------
+    AdapterError
+        If a pattern matches nothing.
+    """
     components: dict[str, Component] = {}
     for name, rule in rules.items():
         pattern, modes = (rule, ["zero"]) if isinstance(rule, str) else (rule["pattern"], rule.get("modes", ["zero"]))

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from ..suite.spec.results import CellKey, CellRecord, GateReading, Result, SuiteRecord
-from ..suite.spec.schema import ModelSpec, ProtocolSpec, ReferenceModel, SuiteSpec, TaskSpec, TorchModuleModel
+from ..suite.spec.schema import AnyModel, ModelSpec, ProtocolSpec, ReferenceModel, SuiteSpec, TaskSpec
 from .read import Records, Refused, is_name
 from .text import listed, number
 
@@ -20,9 +20,9 @@ __all__ = ["Board", "Entry", "Key", "Measured", "make_boards"]
 
 Key = tuple[str, int, str]
 """Task, seed, protocol."""
-S = TypeVar("S", TaskSpec, ProtocolSpec, ReferenceModel | TorchModuleModel)
+S = TypeVar("S", TaskSpec, ProtocolSpec, AnyModel)
 _TEXTS = {"title", "description", "cite"}
-_MODEL: TypeAdapter[ReferenceModel | TorchModuleModel] = TypeAdapter(ModelSpec)
+_MODEL: TypeAdapter[AnyModel] = TypeAdapter(ModelSpec)
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Measured:
     suite: SuiteSpec
     tasks: dict[str, TaskSpec]
     protocols: dict[str, ProtocolSpec]
-    models: dict[str, ReferenceModel | TorchModuleModel]
+    models: dict[str, AnyModel]
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class Entry:
 
     name: str
     identity: str
-    model: ReferenceModel | TorchModuleModel
+    model: AnyModel
     family: str
     results: dict[Key, Result] = field(default_factory=dict[Key, Result])
     cells: dict[tuple[str, int], CellRecord] = field(default_factory=dict[tuple[str, int], CellRecord])
@@ -268,7 +268,7 @@ def _board(group: Sequence[Measured], shares_name: bool, records: Records) -> Bo
     return board
 
 
-def _family(model: ReferenceModel | TorchModuleModel) -> str:
+def _family(model: AnyModel) -> str:
     if model.family is not None:
         return model.family
     return model.architecture.type if isinstance(model, ReferenceModel) else "own module"

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .options import TrustRemoteCode
+
 if TYPE_CHECKING:
     from ...adapters import CheckResult
 
@@ -15,6 +17,7 @@ __all__ = ["check"]
 def check(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="The path of a model's YAML file, or a built-in name.")],
     task: Annotated[str, typer.Option("--task", metavar="T", help="The task whose tokens it is given.")] = "parity",
+    trust_remote_code: TrustRemoteCode = False,
 ) -> None:
     """Check that a model can be measured.
 
@@ -27,7 +30,7 @@ def check(
     model_spec, task_spec = validate_deep(find_spec("model", model)), validate_deep(find_spec("task", task))
     from ..runner.conformance import check_model
 
-    results = check_model(model_spec, task_spec)
+    results = check_model(model_spec, task_spec, trust_remote_code=trust_remote_code)
     _print(results)
     failed = [result for result in results if not result.passed]
     if failed:

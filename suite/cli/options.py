@@ -19,6 +19,7 @@ __all__ = [
     "SeedFilter",
     "Suite",
     "TaskFilter",
+    "TrustRemoteCode",
     "folder_of",
     "folder_path",
     "planned",
@@ -37,6 +38,12 @@ SeedFilter = Annotated[list[int] | None, typer.Option("--seed", metavar="N", hel
 ProtocolFilter = Annotated[
     list[str] | None,
     typer.Option("--protocol", metavar="P", help="Only this protocol (a name, or a path). Can be repeated."),
+]
+
+
+TrustRemoteCode = Annotated[
+    bool,
+    typer.Option("--trust-remote-code", help="Run the Python code that a checkpoint brings. Read it first."),
 ]
 
 

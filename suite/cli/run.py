@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .debug import debugging
-from .options import Device, ModelFilter, Out, ProtocolFilter, SeedFilter, Suite, TaskFilter, folder_of, planned
+from .options import (
+    Device,
+    ModelFilter,
+    Out,
+    ProtocolFilter,
+    SeedFilter,
+    Suite,
+    TaskFilter,
+    TrustRemoteCode,
+    folder_of,
+    planned,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,6 +28,7 @@ if TYPE_CHECKING:
     from ..runner.pending import Pending, Waiting
     from ..runner.plan import Plan
     from ..runner.run import Summary
+    from ..runner.settings import Settings
     from ..runner.store import Store
 
 __all__ = ["run"]
@@ -36,6 +48,7 @@ def run(
         ),
     ] = None,
     device: Annotated[Device, typer.Option("--device", help="Where models compute.")] = Device.AUTO,
+    trust_remote_code: TrustRemoteCode = False,
 ) -> None:
     """Train and measure what is missing.
 
@@ -43,6 +56,7 @@ def run(
     a cell failed; the others are complete then.
     """
     from ..runner.pending import find_pending, find_waiting
+    from ..runner.settings import Settings
     from ..runner.store import Store
 
     the_plan = planned(suite, model, task, seed, protocol)
@@ -50,23 +64,22 @@ def run(
     store = Store(folder, lambda text: typer.echo(text, err=True))
     store.prepare()
     pending, waiting = find_pending(the_plan, store), find_waiting(the_plan, store)
-    summary = _run(the_plan, store, pending, workers, device)
+    settings = Settings(store.out, device.value, debugging(), trust_remote_code=trust_remote_code)
+    summary = _run(the_plan, store, pending, workers, settings)
     _print_end(the_plan, folder, summary, waiting)
     if summary.failed:
         raise typer.Exit(3)
 
 
-def _run(plan: Plan, store: Store, pending: list[Pending], workers: int | None, device: Device) -> Summary:
+def _run(plan: Plan, store: Store, pending: list[Pending], workers: int | None, settings: Settings) -> Summary:
     from ..runner.progress import shown
     from ..runner.run import default_workers, run
-    from ..runner.settings import Settings
     from ..runner.threads import limit_new_libraries
 
-    settings = Settings(store.out, device.value, debugging())
     if not pending:
         return run(plan, pending, store, settings, workers=1, listen=lambda _event: None)
     limit_new_libraries()
-    if device is Device.CUDA:
+    if settings.device == "cuda":
         _expect_cuda()
     number = min(workers or default_workers(len(pending)), len(pending))
     with shown(len(pending), sys.stderr) as listen:

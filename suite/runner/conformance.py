@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import torch
 
-from ...adapters import build_adapter, check
+from ...adapters import AdapterError, build_adapter, check
 from ...tasks import load_task
 from ..spec.load import Located
-from ..spec.schema import ReferenceModel, TaskSpec, TorchModuleModel
+from ..spec.schema import AnyModel, FineTuning, HuggingFaceModel, LoraOptions, MambaSsmModel, TaskSpec, symbols_for
 from .threads import one_thread
 
 if TYPE_CHECKING:
@@ -26,18 +27,56 @@ def load_task_of(task: Located) -> Task:
     return load_task(spec.family, spec.params, spec.target, task.base)
 
 
-def build_model(model: Located, task: Task, seed: int, device: str) -> Adapter:
-    """A model with its initial weights, for the tokens and classes of a task."""
-    spec = cast("ReferenceModel | TorchModuleModel", model.spec)
+def build_model(
+    model: Located, task: Located, generator: Task, seed: int, device: str, *, trust_remote_code: bool = False
+) -> Adapter:
+    """A model with its initial weights, for the tokens and classes of a task.
+
+    Parameters
+    ----------
+    model, task : Located
+        Their specs.
+    generator : Task
+        What stands behind the task's spec.
+    seed : int
+        Of the initial weights; of a pretrained model, those of its head and low-rank updates.
+    device : str
+        Where it is moved to.
+    trust_remote_code : bool
+        Whether a checkpoint's own Python code may be run.
+    """
+    spec = cast("AnyModel", model.spec)
     return build_adapter(
         spec.adapter,
-        spec.model_dump(include={"architecture", "module", "sites", "components"}),
-        vocab_size=len(task.vocabulary),
-        classes=task.classes[task.target],
+        _options(spec, cast("TaskSpec", task.spec)),
+        vocab_size=len(generator.vocabulary),
+        classes=generator.classes[generator.target],
         seed=seed,
         device=device,
         base=model.base,
+        trust_remote_code=trust_remote_code,
     )
+
+
+_FIELDS = {"architecture", "module", "sites", "components", "checkpoint", "backend"}
+
+
+def _options(spec: AnyModel, task: TaskSpec) -> dict[str, Any]:
+    """The fields of a model's spec that its adapter reads, of symbols and recipe what concerns the task."""
+    options = spec.model_dump(include=_FIELDS)
+    if isinstance(spec, HuggingFaceModel | MambaSsmModel):
+        options["symbols"] = symbols_for(spec, task)
+        options["lora"] = _lora(spec.training.resolve(task.name))
+        if spec.checkpoint is not None and options["symbols"] is None:
+            raise AdapterError(
+                f"The model {spec.name} has no symbols for the task {task.name}. Say which of its tokens stand for "
+                f"them: symbols: {{{task.name}: [...]}}."
+            )
+    return options
+
+
+def _lora(training: FineTuning) -> dict[str, Any] | None:
+    return (training.lora or LoraOptions()).model_dump() if training.method == "lora" else None
 
 
 def check_adapter(adapter: Adapter, task: Task, length: int) -> list[CheckResult]:
@@ -45,9 +84,10 @@ def check_adapter(adapter: Adapter, task: Task, length: int) -> list[CheckResult
     return check(adapter, len(task.vocabulary), length=max(2, length), rng=np.random.default_rng(0))
 
 
-def check_model(model: Located, task: Located) -> list[CheckResult]:
-    """Build a model untrained, on the CPU, and check it."""
+def check_model(model: Located, task: Located, *, trust_remote_code: bool = False) -> list[CheckResult]:
+    """Build a model untrained and check it, on the CPU unless it computes on CUDA only."""
     with one_thread():
         generator = load_task_of(task)
-        adapter = build_model(model, generator, 0, "cpu")
+        device = "cuda" if isinstance(model.spec, MambaSsmModel) and torch.cuda.is_available() else "cpu"
+        adapter = build_model(model, task, generator, 0, device, trust_remote_code=trust_remote_code)
         return check_adapter(adapter, generator, cast("TaskSpec", task.spec).lengths.train)

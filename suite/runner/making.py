@@ -202,7 +202,8 @@ class Maker:
         return View(edited(adapter), task, cell.task_spec, cell.seed, lambda: edited(self._build(cell, task)))
 
     def _build(self, cell: Cell, task: Task) -> Adapter:
-        return build_model(cell.model, task, cell.seed, self._device)
+        trusted = self._settings.trust_remote_code
+        return build_model(cell.model, cell.task, task, cell.seed, self._device, trust_remote_code=trusted)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
-from ...adapters import adapter_version, source_digest
+from ...adapters import adapter_version, checkpoint_digest, source_digest
 from ...tasks import family_source_digest, load_task
 from ...tasks.errors import SpecError
 from ..protocols import load_protocol
@@ -18,7 +18,17 @@ from ..spec.dump import resolved_values
 from ..spec.identity import MEASURES, TRAINS, cell_identity, digest, measurement_identity, part, suite_identity
 from ..spec.load import Located, ResolvedSuite, resolve_suite
 from ..spec.results import CellKey, SuiteRecord
-from ..spec.schema import Gate, ProtocolSpec, ReferenceModel, TaskSpec, TorchModuleModel, Training
+from ..spec.schema import (
+    AnyModel,
+    Gate,
+    HuggingFaceModel,
+    MambaSsmModel,
+    ProtocolSpec,
+    TaskSpec,
+    TorchModuleModel,
+    Training,
+    symbols_for,
+)
 from .errors import CellFailed
 from .relations import declared_relations, no_task
 from .versions import TRAINING_VERSION
@@ -78,9 +88,9 @@ class Cell:
     without: tuple[str, str] | None = None
 
     @property
-    def model_spec(self) -> ReferenceModel | TorchModuleModel:
+    def model_spec(self) -> AnyModel:
         """The model's spec."""
-        return cast("ReferenceModel | TorchModuleModel", self.model.spec)
+        return cast("AnyModel", self.model.spec)
 
     @property
     def task_spec(self) -> TaskSpec:
@@ -201,7 +211,7 @@ class _Planner:
         return replace(cell, measurements=found)
 
     def _cell(self, model: Located, task: Located, seed: int, without: tuple[str, str] | None) -> Cell:
-        model_spec = cast("ReferenceModel | TorchModuleModel", model.spec)
+        model_spec = cast("AnyModel", model.spec)
         task_spec = cast("TaskSpec", task.spec)
         training = model_spec.training.resolve(task.name)
         versions = _cell_versions(model, task)
@@ -248,14 +258,14 @@ class _Planner:
             cast("ProtocolSpec", protocol.spec),
             self._resolved.suite.gate,
             self._versions[protocol.name],
-            model=cast("ReferenceModel | TorchModuleModel", model.spec),
+            model=cast("AnyModel", model.spec),
             related=related,
         )
 
 
 def _cell_versions(model: Located, task: Located) -> Versions:
     """Versions of the code that a cell's weights depend on, and digests of the user's own."""
-    model_spec = cast("ReferenceModel | TorchModuleModel", model.spec)
+    model_spec = cast("AnyModel", model.spec)
     task_spec = cast("TaskSpec", task.spec)
     family = load_task(task_spec.family, task_spec.params, task_spec.target, task.base)
     versions: dict[str, int | str | None] = {
@@ -265,6 +275,10 @@ def _cell_versions(model: Located, task: Located) -> Versions:
     }
     if isinstance(model_spec, TorchModuleModel):
         versions["model_source"] = source_digest(model_spec.module, model.base)
+    if isinstance(model_spec, HuggingFaceModel | MambaSsmModel) and model_spec.checkpoint is not None:
+        # The tokens of this task, and what is in a local folder; a revision stands for itself.
+        versions["symbols"] = digest(symbols_for(model_spec, task_spec), "symbols")
+        versions["checkpoint"] = checkpoint_digest(model_spec.checkpoint.model_dump(), model.base)
     task_source = family_source_digest(task_spec.family, task.base)
     if task_source is not None:
         versions["task_source"] = task_source

@@ -22,9 +22,12 @@ class Settings:
         Whether the tracebacks of failures are told.
     save_every : float
         Seconds between two saves of a training's state.
+    trust_remote_code : bool
+        Whether a checkpoint's own Python code may be run: only a person at the command line says so.
     """
 
     out: Path
     device: str = "auto"
     debug: bool = False
     save_every: float = 60.0
+    trust_remote_code: bool = False

@@ -10,7 +10,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from torch.nn import functional
 from ...adapters.base import Adapter
 from ...tasks import draw
 from ..spec.results import Curve
-from ..spec.schema import Training
+from ..spec.schema import FineTuning, Training
 from .checkpoint import Position, load_state, save_state
 from .curriculum import Stage
 from .errors import CellFailed
@@ -82,9 +82,11 @@ def train(
     Raises
     ------
     CellFailed
-        If the loss is not finite; the message says at which step and learning rate.
+        If the device can't compute in the recipe's precision; or if the loss is not finite: the message says at which
+        step and learning rate.
     """
     module: nn.Module = adapter.module
+    _expect_precision(training, adapter.device)
     optimizer = make_optimizer(module, training)
     position = load_state(state, module, optimizer, tell) or Position()
     learner = _Learner(adapter, optimizer, stages, training, seed, position)
@@ -184,16 +186,27 @@ class _Learner:
             group["lr"] = rate
         self.adapter.module.train()
         _seed_dropout(self.seed, step, self.adapter.device)
-        logits_BLC: torch.Tensor = self.adapter.module(tokens_BL)
-        loss = functional.cross_entropy(logits_BLC.flatten(0, 1).float(), states_BL.flatten())
-        value = loss.item()
-        if not math.isfinite(value):
-            raise CellFailed(f"The loss became {value} at step {step + 1}{self._advice(rate)}")
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # pyright: ignore[reportUnknownMemberType]
+        parts = self.training.accumulate if isinstance(self.training, FineTuning) else 1
+        value = 0.0
+        for part_BL, target_BL in zip(tokens_BL.chunk(parts), states_BL.chunk(parts), strict=True):
+            value += self._add_gradients(part_BL, target_BL, 1.0 / parts)
+            if not math.isfinite(value):
+                raise CellFailed(f"The loss became {value} at step {step + 1}{self._advice(rate)}")
         if self.training.clip is not None:
             nn.utils.clip_grad_norm_(self._parameters, self.training.clip)
         self.optimizer.step()
+        return value
+
+    def _add_gradients(self, tokens_BL: torch.Tensor, states_BL: torch.Tensor, share: float) -> float:
+        """Add what a part of the batch gives to the gradients; its share of the loss, which adds none if not finite."""
+        half = _is_half(self.training)
+        with torch.autocast(self.adapter.device.type, torch.bfloat16) if half else nullcontext():
+            logits_BLC: torch.Tensor = self.adapter.module(tokens_BL)
+        loss = share * functional.cross_entropy(logits_BLC.flatten(0, 1).float(), states_BL.flatten())
+        value = loss.item()
+        if math.isfinite(value):
+            loss.backward()  # pyright: ignore[reportUnknownMemberType]
         return value
 
     def _data(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -225,6 +238,25 @@ class _Learner:
             f" of {self.training.steps} (learning rate {rate:.2g}). A smaller learning_rate, a longer warmup or a "
             "smaller clip in the model's training may help; if it happens at once, look into the model itself."
         )
+
+
+def _is_half(training: Training) -> bool:
+    return isinstance(training, FineTuning) and training.precision == "bfloat16"
+
+
+def _expect_precision(training: Training, device: torch.device) -> None:
+    if not _is_half(training):
+        return
+    able = torch.cuda.is_bf16_supported() if device.type == "cuda" else _cpu_has_bfloat16()
+    if not able:
+        raise CellFailed(
+            f"`precision: bfloat16` needs hardware that computes in it, and this {device.type} does not. Use float32, "
+            "or a CUDA device that does."
+        )
+
+
+def _cpu_has_bfloat16() -> bool:
+    return torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())  # pyright: ignore
 
 
 def _seed_dropout(seed: int, step: int, device: torch.device) -> None:

@@ -5,15 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import cast
 
+from pydantic import ValidationError
+
 from .deep import params_problem
-from .explain import Problem, problem_at
+from .explain import Problem, problem_at, problems_of
 from .located import Located
 from .names import builtin_names
 from .nodes import Key
-from .schema import ProtocolSpec, ReferenceModel, SuiteSpec, TaskSpec, TorchModuleModel, TransformerArchitecture
+from .schema import (
+    AnyModel,
+    HuggingFaceModel,
+    MambaSsmModel,
+    ProtocolSpec,
+    ReferenceModel,
+    SuiteSpec,
+    TaskSpec,
+    TransformerArchitecture,
+    symbols_for,
+)
 from .suggest import did_you_mean, quoted
 
-__all__ = ["problems_across"]
+__all__ = ["problems_across", "symbol_problems"]
 
 Specs = Mapping[str, Located]
 
@@ -59,7 +71,7 @@ def _gate_length_problems(suite: Located, spec: SuiteSpec, tasks: Specs) -> Iter
 
 def _recipe_problems(model: Located, tasks: Specs) -> Iterator[Problem]:
     known = {*builtin_names("task"), *tasks}
-    spec = cast(ReferenceModel | TorchModuleModel, model.spec)
+    spec = cast(AnyModel, model.spec)
     for name in spec.training.per_task:
         if name not in known:
             node = model.marks.nearest(("training", "per_task", name))
@@ -71,11 +83,15 @@ def _recipe_problems(model: Located, tasks: Specs) -> Iterator[Problem]:
 
 
 def _pair_problems(model: Located, task: Located) -> Iterator[Problem]:
-    spec, wanted = cast(ReferenceModel | TorchModuleModel, model.spec), cast(TaskSpec, task.spec)
+    spec, wanted = cast(AnyModel, model.spec), cast(TaskSpec, task.spec)
     override = spec.training.per_task.get(wanted.name)
     own = override is not None and override.curriculum is not None
     at: tuple[Key, ...] = ("training", "per_task", wanted.name, "curriculum") if own else ("training", "curriculum")
-    curriculum = spec.training.resolve(wanted.name).curriculum
+    try:
+        curriculum = spec.training.resolve(wanted.name).curriculum
+    except ValidationError as error:
+        yield from problems_of(error, type(spec.training), model.marks, ("training", "per_task", wanted.name))
+        return
     for number, stage in enumerate(curriculum):
         if stage.params:
             found = params_problem(task, wanted, (), wanted.params | stage.params)
@@ -92,3 +108,27 @@ def _pair_problems(model: Located, task: Located) -> Iterator[Problem]:
                 f"at length {longest} — at least {longest} would be right"
             )
             yield problem_at(model.marks, ("architecture", "max_length"), message)
+
+
+def symbol_problems(model: Located, task: Located) -> list[Problem]:
+    """Whether a pretrained model has a token for each symbol of a task."""
+    spec, wanted = cast(AnyModel, model.spec), cast(TaskSpec, task.spec)
+    if not isinstance(spec, HuggingFaceModel | MambaSsmModel) or spec.checkpoint is None:
+        return []
+    from ...tasks import load_task
+
+    vocabulary = load_task(wanted.family, wanted.params, wanted.target, task.base).vocabulary
+    given = symbols_for(spec, wanted)
+    if given is None:
+        message = (
+            f"no tokens for the task {quoted(wanted.name)} — one for each of its {len(vocabulary)} symbols would be "
+            f"right, in this order: {', '.join(vocabulary[:12])}{' …' if len(vocabulary) > 12 else ''}"
+        )
+        return [problem_at(model.marks, ("symbols",), message)]
+    if len(given) != len(vocabulary):
+        message = (
+            f"{len(given)} tokens for the {len(vocabulary)} symbols {', '.join(vocabulary)} — one each would be right"
+        )
+        key = wanted.name if wanted.name in spec.symbols else wanted.family
+        return [problem_at(model.marks, ("symbols", key), message)]
+    return []

@@ -13,7 +13,7 @@ from .claimed import claims_problems
 from .explain import Problem, problem_at, problems_of, spec_error
 from .located import Located
 from .nodes import Key
-from .schema import ClaimsSpec, ProtocolSpec, TaskSpec, TorchModuleModel
+from .schema import ClaimsSpec, HuggingFaceModel, MambaSsmModel, ProtocolSpec, TaskSpec, TorchModuleModel
 from .suggest import did_you_mean, listed, quoted
 
 __all__ = ["params_problem", "validate_deep"]
@@ -42,6 +42,10 @@ def validate_deep(located: Located) -> Located:
             raise spec_error(problems)
     if isinstance(located.spec, TorchModuleModel):
         problems = _module_problems(located, located.spec)
+        if problems:
+            raise spec_error(problems)
+    if isinstance(located.spec, HuggingFaceModel | MambaSsmModel):
+        problems = _checkpoint_problems(located, located.spec)
         if problems:
             raise spec_error(problems)
     return located
@@ -121,3 +125,12 @@ def _module_problems(located: Located, model: TorchModuleModel) -> list[Problem]
     except LayerstateError as error:
         return [problem_at(located.marks, ("module",), str(error))]
     return []
+
+
+def _checkpoint_problems(located: Located, model: HuggingFaceModel | MambaSsmModel) -> list[Problem]:
+    if model.checkpoint is None or model.checkpoint.folder is None:
+        return []
+    from ...adapters import folder_problem
+
+    found = folder_problem((located.base / os.path.expanduser(model.checkpoint.folder)).resolve())
+    return [] if found is None else [problem_at(located.marks, ("checkpoint", "folder"), found)]

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from .schema import Gate, ProtocolSpec, ReferenceModel, SuiteSpec, TaskSpec, TorchModuleModel, Training
+from .schema import AnyModel, Gate, ProtocolSpec, SuiteSpec, TaskSpec, Training
 
 __all__ = [
     "EXCLUDED",
@@ -75,6 +75,7 @@ _RECIPE = _each(
     "stop_after",
     "curriculum",
 )
+_FINE_TUNING = _RECIPE | _each(TRAINS, "method", "lora", "precision", "accumulate")
 # A model's recipe enters a cell resolved for its task, so the general one is excluded.
 _MODEL = _DESCRIBED | {"name": TRAINS, "family": EXCLUDED, "training": EXCLUDED, "adapter": TRAINS}
 _SELECTIVE = _each(TRAINS, "type", "blocks", "width", "expand", "state_size", "conv_kernel", "conv1d")
@@ -99,6 +100,15 @@ ROLES: dict[str, dict[str, Role]] = {
     "ModelTraining": _RECIPE | {"per_task": EXCLUDED},
     "TrainingOverride": {name: role for name, role in _RECIPE.items() if name != "optimizer"},
     "ReferenceModel": _MODEL | {"architecture": TRAINS},
+    "LoraOptions": _each(TRAINS, "rank", "alpha", "dropout", "targets"),
+    "FineTuning": _FINE_TUNING,
+    "ModelFineTuning": _FINE_TUNING | {"per_task": EXCLUDED},
+    # The tokens of the task at hand enter a cell by its versions, so that another task's change nothing.
+    "Checkpoint": {"repo": TRAINS, "revision": TRAINS, "folder": EXCLUDED},
+    "PretrainedSites": _each(MEASURES, "blocks", "norm"),
+    "HuggingFaceModel": _MODEL
+    | {"checkpoint": TRAINS, "backend": TRAINS, "symbols": EXCLUDED, "sites": MEASURES, "components": MEASURES},
+    "MambaSsmModel": _MODEL | {"architecture": TRAINS, "checkpoint": TRAINS, "symbols": EXCLUDED},
     "TransformerArchitecture": _each(
         TRAINS, "type", "blocks", "width", "heads", "positions", "max_length", "mlp_ratio"
     ),
@@ -179,7 +189,7 @@ def part(value: Any, role: Role) -> Any:
 
 
 def cell_identity(
-    model: ReferenceModel | TorchModuleModel,
+    model: AnyModel,
     task: TaskSpec,
     training: Training,
     seed: int,
@@ -222,7 +232,7 @@ def measurement_identity(
     gate: Gate,
     versions: Versions,
     *,
-    model: ReferenceModel | TorchModuleModel,
+    model: AnyModel,
     related: Mapping[str, str] | None = None,
 ) -> str:
     """The identity of a measurement, 24 hex characters.

@@ -16,7 +16,17 @@ from pydantic import BaseModel, TypeAdapter
 from ...specs import FOLDER
 from .fields import meaning, models_within
 from .results import CellRecord, Result, SuiteRecord
-from .schema import ClaimsSpec, ModelSpec, ProtocolSpec, ReferenceModel, SuiteSpec, TaskSpec, TorchModuleModel
+from .schema import (
+    ClaimsSpec,
+    HuggingFaceModel,
+    MambaSsmModel,
+    ModelSpec,
+    ProtocolSpec,
+    ReferenceModel,
+    SuiteSpec,
+    TaskSpec,
+    TorchModuleModel,
+)
 
 __all__ = ["SCHEMA_FOLDER", "json_schemas", "write_schemas"]
 
@@ -35,7 +45,7 @@ def json_schemas() -> dict[str, Json]:
     """File name to JSON Schema: one for each kind of spec and each file that a run leaves behind."""
     specs: dict[str, tuple[Any, list[type[BaseModel]]]] = {
         "task": (TaskSpec, [TaskSpec]),
-        "model": (ModelSpec, [ReferenceModel, TorchModuleModel]),
+        "model": (ModelSpec, [ReferenceModel, TorchModuleModel, HuggingFaceModel, MambaSsmModel]),
         "protocol": (ProtocolSpec, [ProtocolSpec]),
         "suite": (SuiteSpec, [SuiteSpec]),
         "claims": (ClaimsSpec, [ClaimsSpec]),

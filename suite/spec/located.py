@@ -15,12 +15,27 @@ from .explain import problem_at, problems_of, spec_error
 from .names import KINDS, Kind, article, is_path, spec_file
 from .nodes import Key, Node, PlacedError, merge, plain, shown
 from .read import MAX_DEPTH, describe, read_node
-from .schema import ClaimsSpec, ProtocolSpec, ReferenceModel, Spec, SuiteSpec, TaskSpec, TorchModuleModel
+from .schema import (
+    ClaimsSpec,
+    HuggingFaceModel,
+    MambaSsmModel,
+    ProtocolSpec,
+    ReferenceModel,
+    Spec,
+    SuiteSpec,
+    TaskSpec,
+    TorchModuleModel,
+)
 from .suggest import closest, did_you_mean, listed, quoted
 
 __all__ = ["ADAPTERS", "Located", "Overrides", "find_spec", "load_spec", "locate"]
 
-ADAPTERS: dict[str, type[BaseModel]] = {"reference": ReferenceModel, "torch_module": TorchModuleModel}
+ADAPTERS: dict[str, type[BaseModel]] = {
+    "reference": ReferenceModel,
+    "torch_module": TorchModuleModel,
+    "huggingface": HuggingFaceModel,
+    "mamba_ssm": MambaSsmModel,
+}
 _CLASSES: dict[str, type[BaseModel]] = {
     "task": TaskSpec,
     "protocol": ProtocolSpec,
@@ -235,6 +250,13 @@ def _rebased(node: Node, file: Path, child: Path) -> Node:
     for key in _CODE_KEYS:
         if key in values:
             values[key] = moved(values[key])
+    checkpoint = node.child("checkpoint")
+    folder = checkpoint.child("folder") if checkpoint is not None else None
+    if checkpoint is not None and folder is not None and isinstance(folder.value, str):
+        away = os.path.isabs(os.path.expanduser(folder.value))
+        path = folder.value if away else os.path.relpath(here / folder.value, there)
+        entries = dict(checkpoint.items()) | {"folder": replace(folder, value=path)}
+        values["checkpoint"] = replace(checkpoint, value=entries)
     for key in _REFERENCE_LISTS:
         entries = values[key].value if key in values else None
         if isinstance(entries, list):

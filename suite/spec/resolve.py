@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from ...tasks.errors import SpecError
-from .across import problems_across
+from .across import problems_across, symbol_problems
 from .deep import validate_deep
 from .explain import Problem, problem_at, spec_error
 from .located import Located, find_spec, locate
@@ -103,6 +103,9 @@ class _Resolver:
         self._note(
             problems_across(self.located, whole, everything["models"], everything["tasks"], everything["protocols"])
         )
+        for model in chosen["models"].values():
+            for task in chosen["tasks"].values():
+                self._note(symbol_problems(model, task))
         self._stop_if_wrong()
         update = {part: list(specs) for part, specs in chosen.items()} | {"seeds": chosen_seeds}
         return ResolvedSuite(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from .base import (
     Described,
@@ -30,22 +30,30 @@ from .base import (
 from .claims_schema import Claim, ClaimsSpec, Expectation, MetricReference
 
 __all__ = [
+    "AnyModel",
     "Architecture",
+    "Checkpoint",
     "Claim",
     "ClaimsSpec",
     "ComponentRule",
     "CurriculumStage",
     "Expectation",
+    "FineTuning",
     "Gate",
     "GruArchitecture",
+    "HuggingFaceModel",
+    "LoraOptions",
     "LstmArchitecture",
     "Mamba2Architecture",
     "MambaArchitecture",
+    "MambaSsmModel",
     "MetricReference",
     "MetricSpec",
+    "ModelFineTuning",
     "ModelSpec",
     "ModelTraining",
     "ModuleSites",
+    "PretrainedSites",
     "ProtocolSpec",
     "ReferenceModel",
     "Spec",
@@ -58,6 +66,7 @@ __all__ = [
     "Training",
     "TrainingOverride",
     "TransformerArchitecture",
+    "symbols_for",
 ]
 
 
@@ -202,11 +211,59 @@ class ModelTraining(Training):
 
     def resolve(self, task: str) -> Training:
         """The recipe for `task`: the general fields, replaced by those that `per_task` sets for it."""
-        general = self.model_dump(exclude={"per_task"})
-        override = self.per_task.get(task)
-        if override is not None:
-            general |= override.model_dump(exclude_unset=True)
-        return Training.model_validate(general)
+        return Training.model_validate(_resolved(self, self.per_task.get(task)))
+
+
+class LoraOptions(Strict):
+    """Low-rank updates of linear maps (Hu et al. 2022)."""
+
+    rank: Positive = 8
+    """Rank of each update."""
+    alpha: Rate = 16.0
+    """The update is scaled by alpha over rank."""
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """Dropout before each update."""
+    targets: References | None = None
+    """Names of linear maps, or their ends (`q_proj`); all in the blocks if left out."""
+
+
+class FineTuning(Training):
+    """A recipe for a pretrained model, resolved for one task."""
+
+    method: Literal["full", "lora"] = "full"
+    """What is trained besides the head: all weights, or low-rank updates."""
+    lora: LoraOptions | None = None
+    """The updates, with `method: lora`."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """What training computes in; weights, and everything that is measured, stay float32."""
+    accumulate: Positive = 1
+    """Parts that a step's batch is worked on in, one after the other, to save memory."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> FineTuning:
+        if self.lora is not None and self.method != "lora":
+            raise wrong("lora", "given with `method: full` — `method: lora` would be right, or no `lora`")
+        if self.batch_size % self.accumulate:
+            raise wrong(
+                "accumulate", f"{self.accumulate} — a divisor of the batch_size {self.batch_size} would be right"
+            )
+        return self
+
+
+class ModelFineTuning(FineTuning):
+    """A recipe for a pretrained model with what differs for single tasks."""
+
+    per_task: dict[Name, TrainingOverride] = Field(default_factory=dict[str, TrainingOverride])
+    """Task name to the fields that differ there."""
+
+    def resolve(self, task: str) -> FineTuning:
+        """The recipe for `task`: the general fields, replaced by those that `per_task` sets for it."""
+        return FineTuning.model_validate(_resolved(self, self.per_task.get(task)))
+
+
+def _resolved(recipe: Training, override: TrainingOverride | None) -> dict[str, Any]:
+    general = recipe.model_dump(exclude={"per_task"})
+    return general if override is None else general | override.model_dump(exclude_unset=True)
 
 
 class TransformerArchitecture(Strict):
@@ -327,8 +384,6 @@ class Model(Described):
     kind: Literal["model"]
     family: Line | None = None
     """The architecture family under which pages group and colour it; the architecture's type if left out."""
-    training: ModelTraining
-    """The training recipe."""
 
 
 class ReferenceModel(Model):
@@ -337,6 +392,8 @@ class ReferenceModel(Model):
     adapter: Literal["reference"]
     architecture: Architecture
     """The architecture and its sizes."""
+    training: ModelTraining
+    """The training recipe."""
 
 
 class ModuleSites(Strict):
@@ -369,9 +426,101 @@ class TorchModuleModel(Model):
     """Where its residual stream is."""
     components: dict[Name, Reference | ComponentRule] = Field(default_factory=dict[str, Reference | ComponentRule])
     """Parts that can be ablated: a pattern (ablated to zero) or a rule."""
+    training: ModelTraining
+    """The training recipe."""
 
 
-ModelSpec = Annotated[ReferenceModel | TorchModuleModel, Field(discriminator="adapter")]
+class Checkpoint(Strict):
+    """Where pretrained weights are, as safetensors."""
+
+    repo: Annotated[str, StringConstraints(pattern=r"^[\w.-]{1,96}(/[\w.-]{1,96})?$")] | None = None
+    """A model on the Hugging Face Hub: owner/name."""
+    revision: Annotated[str, StringConstraints(pattern=r"^[\w./-]{1,200}$")] | None = None
+    """Its commit, or a tag or branch; only a commit never moves."""
+    folder: Reference | None = None
+    """Or a folder (beside the YAML) that `save_pretrained` wrote."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Checkpoint:
+        if (self.repo is None) == (self.folder is None):
+            raise wrong("repo", "either `repo` and `revision`, or `folder`, would be right")
+        if self.repo is not None and self.revision is None:
+            raise wrong(
+                "repo", f"`{self.repo}` without a `revision` — its commit would be right, so that it can't move"
+            )
+        if self.folder is not None and self.revision is not None:
+            raise wrong("revision", "a folder has none — leave it out")
+        return self
+
+
+class PretrainedSites(Strict):
+    """Where the residual stream of a pretrained model is, if that can't be found by itself."""
+
+    blocks: Reference | References | None = None
+    """A pattern such as `layers.*`, or the list of submodules in order."""
+    norm: Reference | None = None
+    """The submodule between the last block and the head."""
+
+
+Symbols = Annotated[
+    list[Annotated[str, StringConstraints(min_length=1, max_length=100)] | Annotated[int, Field(ge=0, lt=2**31)]],
+    Field(min_length=2),
+    AfterValidator(without_repeats),
+]
+
+
+class HuggingFaceModel(Model):
+    """A causal language model that transformers builds, fine-tuned with a fresh linear head for each task."""
+
+    adapter: Literal["huggingface"]
+    checkpoint: Checkpoint
+    """Its weights."""
+    backend: Literal["transformers", "matched"] = "transformers"
+    """Whose code computes: that of transformers, or (Mamba and Mamba-2) that of the reference zoo."""
+    symbols: Annotated[dict[Name, Symbols], Field(min_length=1)]
+    """Task name, or family, to the tokens (texts or numbers) that stand for its symbols, in its vocabulary's order."""
+    sites: PretrainedSites = Field(default_factory=PretrainedSites)
+    """Blocks and final norm, where they can't be found."""
+    components: dict[Name, Reference | ComponentRule] = Field(default_factory=dict[str, Reference | ComponentRule])
+    """Parts that can be ablated besides those that are found: a pattern (ablated to zero) or a rule."""
+    training: ModelFineTuning
+    """The recipe for fine-tuning."""
+
+
+class MambaSsmModel(Model):
+    """A Mamba or Mamba-2 computed by mamba_ssm's CUDA kernels."""
+
+    adapter: Literal["mamba_ssm"]
+    architecture: Annotated[MambaArchitecture | Mamba2Architecture, Field(discriminator="type")] | None = None
+    """The architecture and its sizes, to be trained from the start."""
+    checkpoint: Checkpoint | None = None
+    """Or the weights of a `MambaLMHeadModel`, as safetensors."""
+    symbols: dict[Name, Symbols] = Field(default_factory=dict[str, Symbols])
+    """With a checkpoint: task name, or family, to the tokens that stand for its symbols."""
+    training: ModelFineTuning
+    """The recipe."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> MambaSsmModel:
+        if (self.architecture is None) == (self.checkpoint is None):
+            raise wrong("architecture", "either `architecture` or `checkpoint` would be right")
+        if self.architecture is not None and not self.architecture.conv1d:
+            raise wrong("architecture", "`conv1d: false` — mamba_ssm always has it; use `adapter: reference`")
+        if isinstance(self.architecture, Mamba2Architecture) and self.architecture.signed:
+            raise wrong("architecture", "`signed: true` — mamba_ssm has no such; `adapter: reference` would be right")
+        if self.checkpoint is None and self.symbols:
+            raise wrong("symbols", "given without a checkpoint — leave them out")
+        return self
+
+
+def symbols_for(model: HuggingFaceModel | MambaSsmModel, task: TaskSpec) -> list[str | int] | None:
+    """The tokens that stand for a task's symbols, given for its name or else for its family; None if there are none."""
+    return model.symbols.get(task.name, model.symbols.get(task.family))
+
+
+AnyModel = ReferenceModel | TorchModuleModel | HuggingFaceModel | MambaSsmModel
+"""Every kind of model spec, by its adapter."""
+ModelSpec = Annotated[AnyModel, Field(discriminator="adapter")]
 
 
 class MetricSpec(Strict):
@@ -441,4 +590,4 @@ class SuiteSpec(Described):
     """Changes to the specs it names."""
 
 
-Spec = TaskSpec | ReferenceModel | TorchModuleModel | ProtocolSpec | SuiteSpec | ClaimsSpec
+Spec = TaskSpec | AnyModel | ProtocolSpec | SuiteSpec | ClaimsSpec

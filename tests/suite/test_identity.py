@@ -17,6 +17,7 @@ from layerstate.suite.spec.identity import (
     unclassified,
 )
 from layerstate.suite.spec.schema import (
+    FineTuning,
     Gate,
     GruArchitecture,
     LstmArchitecture,
@@ -126,7 +127,7 @@ def with_value(spec: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
 
 
 def test_every_field_of_every_spec_has_a_role() -> None:
-    models = {model for spec in get_args(Spec) for model in models_within(spec)} | {Training}
+    models = {model for spec in get_args(Spec) for model in models_within(spec)} | {Training, FineTuning}
     assert unclassified(models) == []
     assert {model.__name__ for model in models} == set(ROLES)
 

@@ -286,7 +286,7 @@ def test_a_twin_is_the_model_trained_with_the_component_ablated(pair: Any) -> No
     twin = related(pair, "twin")
     task = load_task_of(twin.task)
     with one_thread():
-        initial, by_hand, found = (build_model(twin.model, task, twin.seed, "cpu") for _ in range(3))
+        initial, by_hand, found = (build_model(twin.model, twin.task, task, twin.seed, "cpu") for _ in range(3))
         with by_hand.ablate("mixer", "zero"):
             train(
                 by_hand,
