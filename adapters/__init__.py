@@ -8,6 +8,7 @@ from __future__ import annotations
 from .base import Adapter, AdapterError, Edit, EditNeverFired, Fired
 from .build import VERSIONS, adapter_version, build_adapter
 from .conformance import CheckResult, check
+from .running import ModelRuns, is_device_failure, is_out_of_memory
 from .source import source_digest
 from .weights import load_weights, save_weights
 
@@ -19,9 +20,12 @@ __all__ = [
     "Edit",
     "EditNeverFired",
     "Fired",
+    "ModelRuns",
     "adapter_version",
     "build_adapter",
     "check",
+    "is_device_failure",
+    "is_out_of_memory",
     "load_weights",
     "save_weights",
     "source_digest",

@@ -35,6 +35,7 @@ def build_adapter(
     seed: int,
     device: str = "cpu",
     base: Path | None = None,
+    length: int = 3,
 ) -> Adapter:
     """A model wrapped for measuring, its initial weights a function of the spec and `seed` alone.
 
@@ -54,6 +55,8 @@ def build_adapter(
         Where the model is moved to.
     base : Path, optional
         The folder that a module's file is relative to: that of the YAML. The working directory by default.
+    length : int
+        Tokens of the sequences that a module of the user's own is tried on: a length that it must take.
 
     Raises
     ------
@@ -68,7 +71,13 @@ def build_adapter(
         from .torch_module import build_torch_module
 
         return build_torch_module(
-            options, vocab_size=vocab_size, classes=classes, device=place, base=base or Path.cwd(), version=version
+            options,
+            vocab_size=vocab_size,
+            classes=classes,
+            device=place,
+            base=base or Path.cwd(),
+            version=version,
+            length=length,
         )
 
 

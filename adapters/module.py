@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from .base import AdapterError, Edit, EditNeverFired, Fired, FloatArray, IntArray
 from .naming import instead_of
 from .output import Part, pick, replace
+from .running import ModelRuns
 
 __all__ = ["Component", "ModuleAdapter"]
 
@@ -162,7 +163,9 @@ class ModuleAdapter:
         with self._evaluating(), self._without_edits():
             for start in range(0, len(activations), self.batch_size):
                 h_BLD = torch.tensor(activations[start : start + self.batch_size], device=self.device)
-                pieces.append(_to_numpy(self._head(h_BLD) if self._head else self._resume(h_BLD)))
+                with ModelRuns(tuple(h_BLD.shape)):
+                    logits_BLC = self._head(h_BLD) if self._head else self._resume(h_BLD)
+                pieces.append(_to_numpy(logits_BLC))
         return np.concatenate(pieces)
 
     def resume(self, tokens: IntArray, site: str, activations: FloatArray) -> FloatArray:
@@ -185,8 +188,9 @@ class ModuleAdapter:
                 if self._stages is None:
                     pieces.append(_to_numpy(self._substituted(tokens_BL, site, h_BLD)))
                     continue
-                for stage in self._stages[after:]:
-                    h_BLD = stage(h_BLD)
+                with ModelRuns(tuple(tokens_BL.shape)):
+                    for stage in self._stages[after:]:
+                        h_BLD = stage(h_BLD)
                 pieces.append(_to_numpy(h_BLD))
         return np.concatenate(pieces)
 
@@ -315,7 +319,8 @@ class ModuleAdapter:
             return self._forward(tokens_BL)
 
     def _forward(self, tokens_BL: Tensor) -> Tensor:
-        logits_BLC = self.module(tokens_BL)
+        with ModelRuns(tuple(tokens_BL.shape)):
+            logits_BLC = self.module(tokens_BL)
         expected = (*tokens_BL.shape, self.classes)
         if not isinstance(logits_BLC, Tensor) or tuple(logits_BLC.shape) != expected:
             found = tuple(logits_BLC.shape) if isinstance(logits_BLC, Tensor) else type(logits_BLC).__name__

@@ -22,9 +22,16 @@ __all__ = ["build_torch_module", "find_submodules"]
 
 
 def build_torch_module(
-    options: Mapping[str, Any], *, vocab_size: int, classes: int, device: torch.device, base: Path, version: int
+    options: Mapping[str, Any],
+    *,
+    vocab_size: int,
+    classes: int,
+    device: torch.device,
+    base: Path,
+    version: int,
+    length: int = 3,
 ) -> ModuleAdapter:
-    """Build the user's module, find its sites, and run it once on a few tokens.
+    """Build the user's module, find its sites, and run it once on two sequences.
 
     Parameters
     ----------
@@ -39,6 +46,8 @@ def build_torch_module(
         The folder of the YAML.
     version : int
         The adapter's version.
+    length : int
+        Of these sequences, in tokens: one that the module must take.
 
     Raises
     ------
@@ -61,8 +70,8 @@ def build_torch_module(
         device=device,
         version=version,
     )
-    with _undisturbed(), UserCode(source, "running the module on 2 sequences of 3 tokens", file):
-        adapter.capture(np.arange(6, dtype=np.int64).reshape(2, 3) % vocab_size)
+    with _undisturbed():
+        adapter.capture(np.arange(2 * length, dtype=np.int64).reshape(2, length) % vocab_size)
     return adapter
 
 

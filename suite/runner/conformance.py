@@ -26,8 +26,8 @@ def load_task_of(task: Located) -> Task:
     return load_task(spec.family, spec.params, spec.target, task.base)
 
 
-def build_model(model: Located, task: Task, seed: int, device: str) -> Adapter:
-    """A model with its initial weights, for the tokens and classes of a task."""
+def build_model(model: Located, task: Task, seed: int, device: str, length: int = 3) -> Adapter:
+    """A model with its initial weights, for the tokens and classes of a task; it must take sequences of `length`."""
     spec = cast("ReferenceModel | TorchModuleModel", model.spec)
     return build_adapter(
         spec.adapter,
@@ -37,6 +37,7 @@ def build_model(model: Located, task: Task, seed: int, device: str) -> Adapter:
         seed=seed,
         device=device,
         base=model.base,
+        length=length,
     )
 
 
@@ -49,5 +50,5 @@ def check_model(model: Located, task: Located) -> list[CheckResult]:
     """Build a model untrained, on the CPU, and check it."""
     with one_thread():
         generator = load_task_of(task)
-        adapter = build_model(model, generator, 0, "cpu")
-        return check_adapter(adapter, generator, cast("TaskSpec", task.spec).lengths.train)
+        length = cast("TaskSpec", task.spec).lengths.train
+        return check_adapter(build_model(model, generator, 0, "cpu", length), generator, length)

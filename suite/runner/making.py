@@ -202,7 +202,7 @@ class Maker:
         return View(edited(adapter), task, cell.task_spec, cell.seed, lambda: edited(self._build(cell, task)))
 
     def _build(self, cell: Cell, task: Task) -> Adapter:
-        return build_model(cell.model, task, cell.seed, self._device)
+        return build_model(cell.model, task, cell.seed, self._device, cell.task_spec.lengths.train)
 
 
 @contextmanager

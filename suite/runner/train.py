@@ -19,6 +19,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from ...adapters import ModelRuns
 from ...adapters.base import Adapter
 from ...tasks import draw
 from ..spec.results import Curve
@@ -184,7 +185,8 @@ class _Learner:
             group["lr"] = rate
         self.adapter.module.train()
         _seed_dropout(self.seed, step, self.adapter.device)
-        logits_BLC: torch.Tensor = self.adapter.module(tokens_BL)
+        with ModelRuns(tuple(tokens_BL.shape)):
+            logits_BLC: torch.Tensor = self.adapter.module(tokens_BL)
         loss = functional.cross_entropy(logits_BLC.flatten(0, 1).float(), states_BL.flatten())
         value = loss.item()
         if not math.isfinite(value):
