@@ -8,14 +8,14 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from ...adapters.base import Adapter, FloatArray
 from ...tasks.base import Batch, Task
 from ..spec.results import Coordinate, Status
-from ..spec.schema import TaskSpec
+from ..spec.schema import TaskLengths, TaskSpec
 
-__all__ = ["CellView", "Outcome", "Params", "ProtocolCode", "Reading", "Related", "Relation"]
+__all__ = ["CellView", "Outcome", "Params", "ProtocolCode", "Reading", "Related", "Relation", "ScoredParams"]
 
 T = TypeVar("T")
 
@@ -26,6 +26,29 @@ class Params(BaseModel):
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+    def misfit(self, lengths: TaskLengths) -> tuple[str, str] | None:  # noqa: ARG002 (for those that ask more)
+        """The parameter that does not fit a task of these lengths, and why — what would be right; None if all fit."""
+        return None
+
+
+class ScoredParams(Params):
+    """Base of the parameters of protocols that score positions, from one on."""
+
+    min_position: int = Field(default=0, ge=0)
+    """The first position that counts."""
+
+    def scored_lengths(self, lengths: TaskLengths) -> list[int]:
+        """The lengths at which positions are scored; the training length alone unless a subclass says otherwise."""
+        return [lengths.train]
+
+    def misfit(self, lengths: TaskLengths) -> tuple[str, str] | None:
+        """`min_position` must leave a position at each of these lengths."""
+        shortest = min(self.scored_lengths(lengths))
+        if self.min_position < shortest:
+            return None
+        message = f"{self.min_position} leaves no position of a sequence of length {shortest}"
+        return "min_position", f"{message} — at most {shortest - 1} would be right"
 
 
 @dataclass(frozen=True, slots=True)

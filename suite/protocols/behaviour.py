@@ -13,6 +13,7 @@ from ...adapters.base import AdapterError
 from ..measure.chance import majority_by_position, skill
 from ..measure.scoring import predictions
 from ..measure.statistics import Resamples
+from ..spec.schema import TaskLengths
 from . import base
 from .base import CellView, Outcome, Reading
 from .readings import estimate, undefined
@@ -30,15 +31,17 @@ AT_LENGTH = (
 )
 
 
-class Params(base.Params):
+class Params(base.ScoredParams):
     """Parameters of `behaviour`."""
 
-    min_position: int = Field(default=0, ge=0)
-    """The first position that counts."""
     draws: int = Field(default=2000, ge=100, le=100_000)
     """Bootstrap resamples of whole sequences."""
     clean_at_chance: float = Field(default=0.05, ge=0.0, le=1.0)
     """The skill at the training length below which nothing can be retained."""
+
+    def scored_lengths(self, lengths: TaskLengths) -> list[int]:
+        """All that are evaluated."""
+        return lengths.evaluate
 
 
 @dataclass(frozen=True)

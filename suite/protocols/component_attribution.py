@@ -14,6 +14,7 @@ from ...adapters.base import AdapterError, EditNeverFired, FloatArray
 from ..measure.scoring import predictions
 from ..measure.statistics import Resamples
 from ..spec.results import Coordinate
+from ..spec.schema import TaskLengths
 from . import base
 from .base import CellView, Outcome, Related, Relation
 from .readings import estimate, undefined
@@ -37,7 +38,7 @@ def _without_repeats(modes: list[str]) -> list[str]:
     return modes
 
 
-class Params(base.Params):
+class Params(base.ScoredParams):
     """Parameters of `component_attribution`."""
 
     component: str = Field(min_length=1)
@@ -48,8 +49,6 @@ class Params(base.Params):
     """The ablation that it is trained under."""
     posthoc: Annotated[list[str], AfterValidator(_without_repeats)] = Field(default_factory=lambda: ["zero"])
     """The ablations of the trained model."""
-    min_position: int = Field(default=0, ge=0)
-    """The first position that counts."""
     draws: int = Field(default=2000, ge=100, le=100_000)
     """Bootstrap resamples of whole sequences."""
 
@@ -58,6 +57,10 @@ class Params(base.Params):
         if not self.retrain and not self.posthoc:
             raise ValueError("neither retrain nor a posthoc mode: nothing would be measured; give at least one")
         return self
+
+    def scored_lengths(self, lengths: TaskLengths) -> list[int]:
+        """All that are evaluated."""
+        return lengths.evaluate
 
 
 def relations(task: str, params: Params) -> Mapping[str, Relation]:  # noqa: ARG001 (the same on every task)

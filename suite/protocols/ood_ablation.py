@@ -14,6 +14,7 @@ from ...adapters.base import AdapterError
 from ..measure.chance import majority_by_position, skill
 from ..measure.statistics import Resamples, percentile_interval
 from ..spec.results import Coordinate
+from ..spec.schema import TaskLengths
 from . import causal
 from .ablating import AblatedModel, Effects, Share, ruler_basis, site_data
 from .base import CellView, Outcome, Reading
@@ -44,6 +45,10 @@ class Params(ProbeParams):
     """Sequences of `evaluate` that the control is measured on: so many of the first, or all."""
     clean_at_chance: float = Field(default=0.05, ge=0.0, le=1.0)
     """The clean skill at a length below which there is nothing to take away there."""
+
+    def scored_lengths(self, lengths: TaskLengths) -> list[int]:
+        """All that are evaluated."""
+        return lengths.evaluate
 
 
 @dataclass(frozen=True)
