@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .base import Adapter, AdapterError, Edit, EditNeverFired, Fired
+from .base import Adapter, AdapterError, Edit, EditNeverFired, FieldError, Fired
 from .build import VERSIONS, adapter_version, build_adapter
 from .conformance import CheckResult, check
 from .running import ModelRuns, is_device_failure, is_out_of_memory
@@ -19,6 +19,7 @@ __all__ = [
     "CheckResult",
     "Edit",
     "EditNeverFired",
+    "FieldError",
     "Fired",
     "ModelRuns",
     "adapter_version",

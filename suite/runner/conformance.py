@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from ...adapters import build_adapter, check
+from ...adapters import FieldError, build_adapter, check
 from ...tasks import load_task
 from ..spec.load import Located
 from ..spec.schema import ReferenceModel, TaskSpec, TorchModuleModel
@@ -29,16 +29,19 @@ def load_task_of(task: Located) -> Task:
 def build_model(model: Located, task: Task, seed: int, device: str, length: int = 3) -> Adapter:
     """A model with its initial weights, for the tokens and classes of a task; it must take sequences of `length`."""
     spec = cast("ReferenceModel | TorchModuleModel", model.spec)
-    return build_adapter(
-        spec.adapter,
-        spec.model_dump(include={"architecture", "module", "sites", "components"}),
-        vocab_size=len(task.vocabulary),
-        classes=task.classes[task.target],
-        seed=seed,
-        device=device,
-        base=model.base,
-        length=length,
-    )
+    try:
+        return build_adapter(
+            spec.adapter,
+            spec.model_dump(include={"architecture", "module", "sites", "components"}),
+            vocab_size=len(task.vocabulary),
+            classes=task.classes[task.target],
+            seed=seed,
+            device=device,
+            base=model.base,
+            length=length,
+        )
+    except FieldError as error:
+        raise model.error(error.field, error.message) from error
 
 
 def check_adapter(adapter: Adapter, task: Task, length: int) -> list[CheckResult]:

@@ -60,7 +60,7 @@ def _check_reading(protocol: str, reading: Reading) -> None:
     _check_value(who, reading)
     _check_interval(who, reading)
     n: object = reading.n
-    if n is not None and not (_is_whole(n) and cast(int, n) >= 1):
+    if n is not None and not (_is_whole(n) and int(cast(Any, n)) >= 1):
         raise _wrong(who, f"with n = {_shown(n)}", "a whole number from 1, or None")
     _check_status(who, reading)
 
@@ -170,5 +170,5 @@ def _shown(value: object) -> str:
         return "None"
     name = type(value).__name__
     if isinstance(value, str | bool | int | float | np.generic | list | tuple | dict):
-        return f"{reprlib.repr(value)} ({name})"
+        return f"{reprlib.repr(cast(object, value))} ({name})"
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
