@@ -1,4 +1,4 @@
-"""The guide to models of one's own works as it stands: its files and commands, here with little training and one task."""
+"""The guide to models of one's own works as it stands: its files and commands, here with few training steps."""
 
 from __future__ import annotations
 
