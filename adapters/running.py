@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ __all__ = ["ForwardFailed", "ModelRuns", "is_device_failure", "is_out_of_memory"
 
 _HERE = Path(__file__).parent
 _OURS = tuple(str(_HERE.parent / name) + "/" for name in ("adapters", "suite", "tasks"))
+_INSTALLED = {"site-packages", "dist-packages"}
+_STANDARD = sysconfig.get_path("stdlib") + "/"
 LONGEST_MESSAGE = 500
 
 
@@ -72,9 +75,10 @@ def _is_from_a_hook(error: BaseException) -> bool:
 
 
 def _place(error: BaseException) -> str | None:
-    """file:line of the last frame that is neither torch's nor layerstate's; None if there is none."""
+    """file:line of the last frame that is neither torch's nor layerstate's, the user's own before any package's."""
     found = [(file, line) for file, line in _frames(error) if not file.startswith(("<", *_libraries()))]
-    return "{}:{}".format(*found[-1]) if found else None
+    own = [(file, line) for file, line in found if not _INSTALLED & set(Path(file).parts)]
+    return "{}:{}".format(*(own or found)[-1]) if found else None
 
 
 def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
@@ -84,4 +88,5 @@ def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
 
 def _libraries() -> tuple[str, ...]:
     torch = sys.modules.get("torch")
-    return (*_OURS, *([str(Path(torch.__file__).parent) + "/"] if torch is not None and torch.__file__ else []))
+    folder = str(Path(torch.__file__).parent) if torch is not None and torch.__file__ else None
+    return (*_OURS, _STANDARD, *([folder + "/"] if folder else []))

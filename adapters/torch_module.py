@@ -126,7 +126,9 @@ def find_submodules(module: nn.Module, patterns: str | Sequence[str], field: tup
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
         for name, part in _matches(module, pattern, field):
             if name in found:
-                raise FieldError(f"the submodule {name} is matched by {by[name]!r} and by {pattern!r}; once", field)
+                raise FieldError(
+                    f"the submodule {name} is matched by {by[name]!r} and by {pattern!r}; once is right", field
+                )
             by[name], found[name] = pattern, part
     return found
 
@@ -138,7 +140,9 @@ def _matches(module: nn.Module, pattern: str, field: tuple[str, ...]) -> list[tu
     if not indices:
         found = _reached(module, pattern)
         if found is not None:
-            raise FieldError(f"{pattern!r} is a {type(found).__name__}; the name of a submodule is right", field)
+            owner = pattern.rpartition(".")[0]
+            hint = f". Did you mean {owner}?" if owner in parts else instead_of(pattern, parts)
+            raise FieldError(f"{pattern!r} is a {type(found).__name__} and no submodule{hint}", field)
         patterns = {re.sub(r"\d+", "*", name) for name in parts} if "*" in pattern else set[str]()
         raise FieldError(f"no submodule is called {pattern!r}{instead_of(pattern, {*parts, *patterns})}", field)
     return [(name, parts[name]) for name in sorted(indices, key=lambda name: tuple(map(int, indices[name])))]
@@ -148,7 +152,10 @@ def _reached(module: nn.Module, path: str) -> object | None:
     """What stands at a dotted path of attributes, if anything does."""
     found: object = module
     for name in path.split("."):
-        found = getattr(found, name, None)
+        try:
+            found = getattr(found, name, None)
+        except Exception:  # a property of the user's
+            return None
     return found
 
 

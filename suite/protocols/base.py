@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,13 +38,12 @@ class ScoredParams(Params):
     min_position: int = Field(default=0, ge=0)
     """The first position that counts."""
 
-    def scored_lengths(self, lengths: TaskLengths) -> list[int]:
-        """The lengths at which positions are scored; the training length alone unless a subclass says otherwise."""
-        return [lengths.train]
+    at_all_lengths: ClassVar[bool] = False
+    """Whether all evaluation lengths are scored, and not the training length alone."""
 
     def misfit(self, lengths: TaskLengths) -> tuple[str, str] | None:
-        """`min_position` must leave a position at each of these lengths."""
-        shortest = min(self.scored_lengths(lengths))
+        """`min_position` must leave a position at each length that is scored."""
+        shortest = min(lengths.evaluate) if self.at_all_lengths else lengths.train
         if self.min_position < shortest:
             return None
         message = f"{self.min_position} leaves no position of a sequence of length {shortest}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from ...adapters.base import AdapterError
 from ..measure.chance import majority_by_position, skill
 from ..measure.scoring import predictions
 from ..measure.statistics import Resamples
-from ..spec.schema import TaskLengths
 from . import base
 from .base import CellView, Outcome, Reading
 from .readings import estimate, undefined
@@ -34,14 +33,11 @@ AT_LENGTH = (
 class Params(base.ScoredParams):
     """Parameters of `behaviour`."""
 
+    at_all_lengths: ClassVar[bool] = True
     draws: int = Field(default=2000, ge=100, le=100_000)
     """Bootstrap resamples of whole sequences."""
     clean_at_chance: float = Field(default=0.05, ge=0.0, le=1.0)
     """The skill at the training length below which nothing can be retained."""
-
-    def scored_lengths(self, lengths: TaskLengths) -> list[int]:
-        """All that are evaluated."""
-        return lengths.evaluate
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from ...adapters.base import AdapterError, EditNeverFired, FloatArray
 from ..measure.scoring import predictions
 from ..measure.statistics import Resamples
 from ..spec.results import Coordinate
-from ..spec.schema import TaskLengths
 from . import base
 from .base import CellView, Outcome, Related, Relation
 from .readings import estimate, undefined
@@ -41,6 +40,7 @@ def _without_repeats(modes: list[str]) -> list[str]:
 class Params(base.ScoredParams):
     """Parameters of `component_attribution`."""
 
+    at_all_lengths: ClassVar[bool] = True
     component: str = Field(min_length=1)
     """The part that is taken out, as the adapter declares it: `conv1d`, `attention`, `mlp`, `mixer` …"""
     retrain: bool = False
@@ -57,10 +57,6 @@ class Params(base.ScoredParams):
         if not self.retrain and not self.posthoc:
             raise ValueError("neither retrain nor a posthoc mode: nothing would be measured; give at least one")
         return self
-
-    def scored_lengths(self, lengths: TaskLengths) -> list[int]:
-        """All that are evaluated."""
-        return lengths.evaluate
 
 
 def relations(task: str, params: Params) -> Mapping[str, Relation]:  # noqa: ARG001 (the same on every task)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from ...adapters.base import AdapterError
 from ..measure.chance import majority_by_position, skill
 from ..measure.statistics import Resamples, percentile_interval
 from ..spec.results import Coordinate
-from ..spec.schema import TaskLengths
 from . import causal
 from .ablating import AblatedModel, Effects, Share, ruler_basis, site_data
 from .base import CellView, Outcome, Reading
@@ -35,6 +34,7 @@ METRICS = ("drop", "random_drop", "effect")
 class Params(ProbeParams):
     """Parameters of `ood_ablation`."""
 
+    at_all_lengths: ClassVar[bool] = True
     ablations: Annotated[list[Ablation], AfterValidator(causal.without_repeats)] = Field(
         default_factory=lambda: list(causal.Params().ablations), min_length=1
     )
@@ -45,10 +45,6 @@ class Params(ProbeParams):
     """Sequences of `evaluate` that the control is measured on: so many of the first, or all."""
     clean_at_chance: float = Field(default=0.05, ge=0.0, le=1.0)
     """The clean skill at a length below which there is nothing to take away there."""
-
-    def scored_lengths(self, lengths: TaskLengths) -> list[int]:
-        """All that are evaluated."""
-        return lengths.evaluate
 
 
 @dataclass(frozen=True)

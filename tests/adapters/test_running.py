@@ -72,6 +72,21 @@ def test_what_is_not_the_fault_of_the_models_code_passes_as_it_is(limited, error
     assert caught.value.args == error.args
 
 
+def test_the_place_is_the_users_own_line_where_a_package_of_others_raises(make_stack, tmp_path):
+    package = tmp_path / "site-packages" / "others.py"
+    package.parent.mkdir()
+    package.write_text("def refuse():\n    raise ValueError('no')\n")
+    others = {}
+    exec(compile(package.read_text(), str(package), "exec"), others)
+
+    class Refuses(make_stack.Stack):
+        def forward(self, tokens_BL):
+            return others["refuse"]()
+
+    with pytest.raises(ForwardFailed, match=rf"^{re.escape(__file__)}:\d+: .*ValueError: no$"):
+        ModuleAdapter.from_blocks(make_stack(Refuses), classes=4).logits(tokens(3))
+
+
 def test_an_error_in_an_edit_is_not_the_models(adapter, tokens):
     with pytest.raises(ZeroDivisionError), adapter.edit({"block.1": lambda h_BLD: h_BLD / (1 // 0)}):
         adapter.logits(tokens)

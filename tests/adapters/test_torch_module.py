@@ -179,8 +179,16 @@ def test_a_pattern_that_matches_nothing_lists_the_nearest_names(model_file, wrap
             r"the submodule layers\.3 is matched by 'layers\.\*' and by 'layers\.3'; once",
         ),
         ({"blocks": ["embed", "layers.*"]}, ("sites", "blocks"), r"embed, the site embed, and embed are one submodule"),
-        ({"embed": "embed.weight"}, ("sites", "embed"), r"'embed\.weight' is a Parameter; the name of a submodule"),
-        ({"blocks": "embed.num_embeddings"}, ("sites", "blocks"), r"'embed\.num_embeddings' is a int; the name"),
+        (
+            {"embed": "embed.weight"},
+            ("sites", "embed"),
+            r"weight' is a Parameter and no submodule\. Did you mean embed\?",
+        ),
+        (
+            {"blocks": "embed.num_embeddings"},
+            ("sites", "blocks"),
+            r"num_embeddings' is a int and no submodule\.",
+        ),
         ({"blocks": "layer.*"}, ("sites", "blocks"), r"Did you mean layers\.\*"),
         ({"output": 2}, ("sites", "output"), r"returned a tuple \(Tensor, tuple\), with no tensor at 2.*\(0\)"),
         ({"output": 1}, ("sites", "output"), r"with no tensor at 1\. Set sites\.output .*width\) \(0\)"),
@@ -193,6 +201,29 @@ def test_a_site_that_does_not_fit_names_its_field(model_file, wrap, sites, field
         wrap(sites=SITES | sites)
     assert caught.value.field == field
     assert str(caught.value) == f"{'.'.join(field)}: {caught.value.message}"
+
+
+@pytest.mark.parametrize(
+    ("returned", "output"),
+    [
+        ("h + mixed, state", 0),
+        ("state, h + mixed", -1),
+        ("Found(h + mixed, state)", "hidden"),
+        ("{'h': h + mixed}", "h"),
+    ],
+)
+def test_the_residual_stream_is_read_and_edited_in_its_place_among_what_a_block_returns(wrap, returned, output):
+    text = MODEL.replace("return h + mixed, state", f"return {returned}")
+    text = text.replace("h, _ = layer(h)", f"h = take(layer(h), {output!r})").replace(
+        "    @dataclass\n    class Sizes",
+        "    @dataclass\n    class Found:\n        hidden: object\n        state: object\n\n\n"
+        "    def take(found, part):\n"
+        "        return getattr(found, part) if isinstance(found, Found) else found[part]\n\n\n"
+        "    @dataclass\n    class Sizes",
+    )
+    adapter = wrap(text=text, sites=SITES | {"output": output})
+    results = check(adapter, 4, length=8, rng=np.random.default_rng(0))
+    assert all(result.passed for result in results), [result.message for result in results]
 
 
 def test_a_component_can_be_a_list_and_takes_its_own_place_in_a_tuple(wrap):

@@ -36,7 +36,7 @@ def write(workshop: Any, text: str) -> Path:
             "6:31: sites.blocks: no submodule is called 'layer.*'. Did you mean",
         ),
         ("embed: embed", "embed: embd", "6:16: sites.embed: no submodule is called 'embd'. Did you mean embed"),
-        ("embed: embed", "embed: head.weight", "6:16: sites.embed: 'head.weight' is a Parameter; the name of a sub"),
+        ("embed: embed", "embed: head.weight", "6:16: sites.embed: 'head.weight' is a Parameter and no submodule. Did"),
         (
             'blocks: "layers.*"',
             'blocks: ["layers.*", layers.1]',
