@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from .base import Adapter, AdapterError, Edit, EditNeverFired, Fired
+from .base import Adapter, AdapterError, Edit, EditNeverFired, FieldError, Fired
 from .build import VERSIONS, adapter_version, build_adapter
 from .conformance import CheckResult, check
 from .huggingface import checkpoint_digest, folder_problem
+from .running import ModelRuns, is_device_failure, is_out_of_memory
 from .source import source_digest
 from .weights import load_weights, save_weights
 
@@ -19,12 +20,16 @@ __all__ = [
     "CheckResult",
     "Edit",
     "EditNeverFired",
+    "FieldError",
     "Fired",
+    "ModelRuns",
     "adapter_version",
     "build_adapter",
     "check",
     "checkpoint_digest",
     "folder_problem",
+    "is_device_failure",
+    "is_out_of_memory",
     "load_weights",
     "save_weights",
     "source_digest",

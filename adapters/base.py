@@ -18,7 +18,7 @@ from ..tasks.errors import LayerstateError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Adapter", "AdapterError", "Edit", "EditNeverFired", "Fired", "FloatArray", "IntArray"]
+__all__ = ["Adapter", "AdapterError", "Edit", "EditNeverFired", "FieldError", "Fired", "FloatArray", "IntArray"]
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
@@ -28,6 +28,30 @@ Edit = Callable[["torch.Tensor"], "torch.Tensor"]
 
 class AdapterError(LayerstateError):
     """A model can't be wrapped or read as asked; the message says what would be right."""
+
+
+class FieldError(AdapterError):
+    """A field of a model's spec does not fit the model that it describes.
+
+    Parameters
+    ----------
+    message : str
+        What was found, and what would be right.
+    field : tuple of str or int
+        The keys that lead to the field, so that its line can be pointed at.
+    """
+
+    def __init__(self, message: str, field: tuple[str | int, ...] = ()) -> None:
+        super().__init__(message)
+        self.field = field
+
+    def __str__(self) -> str:
+        return f"{'.'.join(map(str, self.field))}: {self.message}" if self.field else self.message
+
+    @property
+    def message(self) -> str:
+        """The message without the field."""
+        return str(self.args[0])
 
 
 class EditNeverFired(AdapterError):

@@ -36,6 +36,7 @@ def build_adapter(
     device: str = "cpu",
     base: Path | None = None,
     trust_remote_code: bool = False,
+    length: int = 3,
 ) -> Adapter:
     """A model wrapped for measuring, its initial weights a function of the spec and `seed` alone.
 
@@ -58,6 +59,8 @@ def build_adapter(
         The folder that files are relative to: that of the YAML. The working directory by default.
     trust_remote_code : bool
         Whether a checkpoint's own Python code may be run.
+    length : int
+        Tokens of the sequences that a module of the user's own is tried on: a length that it must take.
 
     Raises
     ------
@@ -81,7 +84,7 @@ def build_adapter(
             return build_mamba_ssm(options, **common)
         from .torch_module import build_torch_module
 
-        return build_torch_module(options, **common)
+        return build_torch_module(options, **common, length=length)
 
 
 def _build_reference(

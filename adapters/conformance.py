@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..tasks.errors import LayerstateError
 from .base import Adapter, AdapterError, Edit, FloatArray, IntArray
+from .running import ModelRuns
 
 __all__ = ["CheckResult", "check"]
 
@@ -162,8 +163,9 @@ def _bare_model(subject: Subject) -> CheckResult:
     module = subject.adapter.module
     training = [part for part in module.modules() if part.training]
     module.eval()
-    with torch.no_grad():
-        bare = module(torch.as_tensor(subject.tokens, device=subject.adapter.device)).to("cpu", torch.float32).numpy()
+    with torch.no_grad(), ModelRuns(subject.tokens.shape):
+        logits_BLC = module(torch.as_tensor(subject.tokens, device=subject.adapter.device))
+    bare = logits_BLC.to("cpu", torch.float32).numpy()
     for part in training:
         part.training = True
     return _agree(subject, "bare_model", {"logits": _difference(subject.logits, bare)}, CLOSE)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from .base import AdapterError, Edit, EditNeverFired, Fired, FloatArray, IntArray
 from .naming import instead_of
 from .output import Part, pick, replace
+from .running import ForwardFailed, ModelRuns
 
 __all__ = ["Component", "ModuleAdapter"]
 
@@ -37,11 +38,15 @@ class Component:
     switched : bool
         True where the submodules do it themselves when their ``ablation`` attribute holds a mode. False where their
         output is replaced from outside: ``zero`` by zeros, ``bypass`` by their first input.
+    output : int or str, optional
+        Where a submodule returns several things: the index, key or attribute of the one that is replaced. By default
+        the place of the residual stream, and the first of several if that has none.
     """
 
     modes: tuple[str, ...]
     modules: tuple[nn.Module, ...]
     switched: bool = False
+    output: Part | None = None
 
 
 class ModuleAdapter:
@@ -162,7 +167,9 @@ class ModuleAdapter:
         with self._evaluating(), self._without_edits():
             for start in range(0, len(activations), self.batch_size):
                 h_BLD = torch.tensor(activations[start : start + self.batch_size], device=self.device)
-                pieces.append(_to_numpy(self._head(h_BLD) if self._head else self._resume(h_BLD)))
+                with ModelRuns(tuple(h_BLD.shape)):
+                    logits_BLC = self._head(h_BLD) if self._head else self._resume(h_BLD)
+                pieces.append(_to_numpy(logits_BLC))
         return np.concatenate(pieces)
 
     def resume(self, tokens: IntArray, site: str, activations: FloatArray) -> FloatArray:
@@ -185,8 +192,9 @@ class ModuleAdapter:
                 if self._stages is None:
                     pieces.append(_to_numpy(self._substituted(tokens_BL, site, h_BLD)))
                     continue
-                for stage in self._stages[after:]:
-                    h_BLD = stage(h_BLD)
+                with ModelRuns(tuple(tokens_BL.shape)):
+                    for stage in self._stages[after:]:
+                        h_BLD = stage(h_BLD)
                 pieces.append(_to_numpy(h_BLD))
         return np.concatenate(pieces)
 
@@ -207,7 +215,7 @@ class ModuleAdapter:
             raise AdapterError(f"The component {component} has no ablation {mode!r}{instead_of(mode, part.modes)}")
         if part.switched:
             return self._switching(component, mode, part)
-        return self._rewriting({component: (part.modules, self._ablation_rewrite(component, mode))})
+        return self._rewriting({component: (part.modules, self._ablation_rewrite(component, mode, part.output))})
 
     @contextmanager
     def _rewriting(self, rewrites: Mapping[str, tuple[Sequence[nn.Module], Rewrite]]) -> Iterator[Fired]:
@@ -261,10 +269,12 @@ class ModuleAdapter:
 
         return rewrite
 
-    def _ablation_rewrite(self, component: str, mode: str) -> Rewrite:
+    def _ablation_rewrite(self, component: str, mode: str, place: Part | None) -> Rewrite:
+        place = self._output if place is None else place
+
         def rewrite(arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> Any:
-            part = 0 if self._output is None and isinstance(output, tuple | list) else self._output
-            h_BLD = pick(output, part, f"the component {component}")
+            part = 0 if place is None and isinstance(output, tuple | list) else place
+            h_BLD = pick(output, part, f"the component {component}", ("components", component, "output"))
             if mode == "zero":
                 return replace(output, part, torch.zeros_like(h_BLD))
             source = next((value for value in (*arguments, *keywords.values()) if isinstance(value, Tensor)), None)
@@ -315,11 +325,12 @@ class ModuleAdapter:
             return self._forward(tokens_BL)
 
     def _forward(self, tokens_BL: Tensor) -> Tensor:
-        logits_BLC = self.module(tokens_BL)
+        with ModelRuns(tuple(tokens_BL.shape)):
+            logits_BLC = self.module(tokens_BL)
         expected = (*tokens_BL.shape, self.classes)
         if not isinstance(logits_BLC, Tensor) or tuple(logits_BLC.shape) != expected:
             found = tuple(logits_BLC.shape) if isinstance(logits_BLC, Tensor) else type(logits_BLC).__name__
-            raise AdapterError(
+            raise ForwardFailed(
                 f"For tokens {tuple(tokens_BL.shape)} the model returned {found}; it must return one tensor of logits "
                 f"{expected}: (batch, length, classes)."
             )

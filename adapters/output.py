@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .base import AdapterError
+from .base import FieldError
 
 __all__ = ["Part", "pick", "replace"]
 
@@ -16,18 +16,24 @@ Part = int | str
 """The index of an element, or the key or attribute that holds it."""
 
 
-def pick(output: Any, part: Part | None, whose: str) -> Tensor:
-    """The tensor at `part` of `output`; `output` itself where it is a tensor. `whose` is named in the error."""
+def pick(output: Any, part: Part | None, whose: str, setting: tuple[str, ...] = ("sites", "output")) -> Tensor:
+    """The tensor at `part` of `output`; `output` itself where it is a tensor.
+
+    `whose` it is, and the field of the spec that sets `part`, are named in the error (`FieldError`).
+    """
     if isinstance(output, Tensor):
         return output
     found = output if part is None else _element(output, part)
     if isinstance(found, Tensor):
         return found
     holds = type(output).__name__ + _contents(output)
-    wrong = "without saying which element to take" if part is None else f"with no tensor at {part!r}"
-    raise AdapterError(
-        f"The submodule of {whose} returned a {holds}, {wrong}. Set sites.output to the index or the attribute of the "
-        "tensor (batch, length, width)."
+    wrong = "and nothing says which element to take" if part is None else f"with no tensor at {part!r}"
+    places = _tensors(output)
+    right = f" ({', '.join(map(str, places))})" if places else ""
+    raise FieldError(
+        f"the submodule of {whose} returned a {holds}, {wrong}. Set {'.'.join(setting)} to the index or the attribute "
+        f"of the tensor (batch, length, width){right}.",
+        setting,
     )
 
 
@@ -61,6 +67,15 @@ def _element(output: Any, part: Part) -> Any:
     if isinstance(output, Mapping):
         return output.get(part)
     return getattr(output, part, None) if isinstance(part, str) else None
+
+
+def _tensors(output: Any) -> list[Part]:
+    """The places in it that hold a tensor."""
+    if isinstance(output, Mapping):
+        return [str(key) for key, value in output.items() if isinstance(value, Tensor)]
+    if isinstance(output, tuple | list):
+        return [index for index, value in enumerate(output) if isinstance(value, Tensor)]
+    return [name for name, value in getattr(output, "__dict__", {}).items() if isinstance(value, Tensor)]
 
 
 def _contents(output: Any) -> str:

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from .pages import Page, run_command
+
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-FENCE = re.compile(r"^```(\w*)(?: file=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-BLOCKS = [match.groups() for match in FENCE.finditer(README)]
-COMMANDS = [
-    line.split("#")[0].strip()
-    for language, _, text in BLOCKS
-    if language == "bash"
-    for line in text.splitlines()
-    if line.split("#")[0].strip()
-]
+PAGE = Page(README)
 # The quick suite in the README takes minutes; here one cell of it, with the same words, takes seconds.
 ONE_CELL = ["--task", "parity", "--model", "lstm"]
 
@@ -29,9 +21,8 @@ ONE_CELL = ["--task", "parity", "--model", "lstm"]
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that the README shows, and the specs it names."""
     folder = tmp_path_factory.mktemp("newcomer")
-    for _, name, text in BLOCKS:
-        if name:
-            (folder / name).write_text(text, encoding="utf-8")
+    for name, text in PAGE.files.items():
+        (folder / name).write_text(text, encoding="utf-8")
     (folder / "specs").symlink_to(ROOT / "specs")
     return folder
 
@@ -44,19 +35,13 @@ def shortened(command: str) -> list[str]:
 
 
 def test_the_readme_shows_commands_and_files() -> None:
-    assert len(COMMANDS) >= 9
-    assert {name for _, name, _ in BLOCKS if name} == {"my_model.py", "my_model.yaml"}
+    assert len(PAGE.commands) >= 9
+    assert set(PAGE.files) == {"my_model.py", "my_model.yaml"}
 
 
 def test_every_command_of_the_readme_works_in_order(desk: Path) -> None:
-    for command in COMMANDS:
-        words = shortened(command)
-        assert words[0] == "layerstate"
-        done = subprocess.run(
-            [sys.executable, "-m", *words], cwd=desk, capture_output=True, text=True, timeout=280, check=False
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        assert "Traceback" not in done.stderr
+    for command in PAGE.commands:
+        run_command(shortened(command), desk)
     assert (desk / "site" / "index.html").is_file()
     assert "My LSTM stack" in (desk / "site" / "index.html").read_text(encoding="utf-8")
 

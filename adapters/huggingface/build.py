@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ..base import AdapterError
+from ..base import AdapterError, FieldError
 from ..module import Component, ModuleAdapter
 from ..reference.causal_conv1d import CONV1D_MODES
 from ..torch_module import find_components
@@ -147,6 +147,8 @@ def wrap_backbone(
                 norm=sites.get("norm"),
             )
             components = _components(model, structure, tokens_BL)
+        except FieldError:
+            raise
         except AdapterError as error:
             raise AdapterError(f"{said}: {error}") from error
     components |= find_components(backbone, options.get("components") or {})

@@ -13,10 +13,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-from ..base import AdapterError
+from ..base import AdapterError, FieldError
 
 __all__ = ["Checkpoint", "checkpoint_digest", "find_checkpoint", "folder_problem"]
 
+CHECKPOINT = ("checkpoint",)
 CONFIG = "config.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".msgpack", ".h5")
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.model", "spiece*")
@@ -74,7 +75,7 @@ def find_checkpoint(options: Mapping[str, Any], base: Path, *, trust_remote_code
         checkpoint = _from_hub(options["repo"], options["revision"], trust_remote_code)
     problem = folder_problem(checkpoint.folder) or _damaged(checkpoint)
     if problem is not None:
-        raise AdapterError(f"{checkpoint.said}: {problem}")
+        raise FieldError(f"{checkpoint.said}: {problem}", CHECKPOINT)
     return checkpoint
 
 
@@ -172,7 +173,7 @@ def _from_hub(repo: str, revision: str, trust_remote_code: bool) -> Checkpoint:
             repo, revision=revision, allow_patterns=patterns, etag_timeout=TIMEOUT
         )
     except Exception as error:
-        raise AdapterError(_in_words(error, repo, revision)) from error
+        raise FieldError(_in_words(error, repo, revision), CHECKPOINT) from error
     return Checkpoint(Path(folder), said)
 
 

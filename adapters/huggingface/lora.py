@@ -9,10 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..base import AdapterError
+from ..base import AdapterError, FieldError
 from .tracing import traced
 
 __all__ = ["add_lora"]
+
+TARGETS = ("training", "lora", "targets")
 
 
 def add_lora(
@@ -64,9 +66,9 @@ def add_lora(
             inject_adapter_in_model(config, within)
     except ValueError as error:  # peft refuses some maps, such as out_proj of transformers' Mamba
         ends = ", ".join(sorted({name.rpartition(".")[2] for name in names}))
-        raise AdapterError(
-            f"lora.targets: {error} The maps that could be named are {ends}; for Mamba the matched backend has no such "
-            "limit."
+        raise FieldError(
+            f"{error} The maps that could be named are {ends}; for Mamba the matched backend has no such limit",
+            TARGETS,
         ) from error
     for part in kept:
         part.requires_grad_(True)
@@ -95,12 +97,13 @@ def _targets(
         names = [name for name in linear if name == target or name.endswith(f".{target}")]
         if not names:
             ends = sorted({name.rpartition(".")[2] for name in linear})
-            raise AdapterError(f"lora.targets: {target!r} is no linear map of the blocks. There are {', '.join(ends)}.")
+            raise FieldError(f"{target!r} is no linear map of the blocks. There are {', '.join(ends)}", TARGETS)
         deaf = [name for name in names if linear[name] not in called]
         if deaf:
-            raise AdapterError(
-                f"lora.targets: {deaf[0]} is never called in training: its weights are given to a function, and an "
-                "update of it would have no effect. Leave it out, or use the matched backend."
+            raise FieldError(
+                f"{deaf[0]} is never called in training: its weights are given to a function, and an "
+                "update of it would have no effect. Leave it out, or use the matched backend",
+                TARGETS,
             )
         found += names
     return list(dict.fromkeys(found))

@@ -5,14 +5,15 @@ Letters: B batch, L length, D width of the residual stream.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from ..base import AdapterError
+from ..base import AdapterError, FieldError
 from ..torch_module import find_submodules
 from .tracing import Call, Forward, traced
 
@@ -85,23 +86,33 @@ def find_structure(
     named = {id(part): name for name, part in reversed(list(model.named_modules(remove_duplicate=False)))}
     found = _named_blocks(model, blocks) if blocks is not None else _longest_list(model, calls, last_BLD.shape[-1])
     names = tuple(named[id(block)] for block in found)
-    end = next((call for call in reversed(calls) if call.module is found[-1]), None)
-    if end is None or end.out is None:
-        raise AdapterError(f"sites.blocks: the forward pass never calls {names[-1]}, or it returns no sequence.")
-    final = _named_norm(model, norm, end.out, last_BLD) if norm is not None else _find_norm(calls, end, last_BLD)
+    end = _ends(calls, dict(zip(names, found, strict=True)))[-1]
+    end_BLD = cast(Tensor, end.out)
+    final = _named_norm(model, norm, end_BLD, last_BLD) if norm is not None else _find_norm(calls, end, last_BLD)
     return Structure(
         blocks=tuple(found),
         names=names,
         norm=final,
-        direct=final is not None or torch.equal(end.out, last_BLD),
+        direct=final is not None or torch.equal(end_BLD, last_BLD),
         calls=tuple(calls),
         tokens_BL=tokens_BL,
     )
 
 
+def _ends(calls: Sequence[Call], blocks: Mapping[str, nn.Module]) -> list[Call]:
+    """The one call of each block."""
+    ends: list[Call] = []
+    for name, block in blocks.items():
+        found = [call for call in calls if call.module is block]
+        if len(found) != 1 or found[0].out is None:
+            times = f"is called {len(found)} times" if len(found) != 1 else "returns no sequence (batch, length, width)"
+            raise FieldError(f"{name} {times} in a forward pass; a block is called once", ("sites", "blocks"))
+        ends += found
+    return ends
+
+
 def _named_blocks(model: nn.Module, blocks: str | Sequence[str]) -> list[nn.Module]:
-    patterns = [blocks] if isinstance(blocks, str) else list(blocks)
-    return [block for pattern in patterns for block in find_submodules(model, pattern, "sites.blocks")]
+    return list(find_submodules(model, blocks, ("sites", "blocks")).values())
 
 
 def _longest_list(model: nn.Module, calls: Sequence[Call], width: int) -> list[nn.Module]:
@@ -152,14 +163,15 @@ def _find_norm(calls: Sequence[Call], end: Call, last_BLD: Tensor) -> nn.Module 
 
 
 def _named_norm(model: nn.Module, name: str, end_BLD: Tensor, last_BLD: Tensor) -> nn.Module:
-    found = find_submodules(model, name, "sites.norm")
+    found = list(find_submodules(model, name, ("sites", "norm")).values())
     if len(found) > 1:
-        raise AdapterError(f"sites.norm: {name!r} matches {len(found)} submodules; it must match one.")
+        raise FieldError(f"{name!r} matches {len(found)} submodules; it must match one", ("sites", "norm"))
     with torch.no_grad():
         made = found[0](end_BLD)
     if not isinstance(made, Tensor) or made.shape != last_BLD.shape or not torch.allclose(made, last_BLD, atol=1e-5):
-        raise AdapterError(
-            f"sites.norm: {name} applied to the last block's output is not the model's last hidden state. Leave the "
-            "key out, and the norm is found."
+        raise FieldError(
+            f"{name} applied to the last block's output is not the model's last hidden state. Leave the key out, and "
+            "the norm is found",
+            ("sites", "norm"),
         )
     return found[0]

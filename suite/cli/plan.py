@@ -16,7 +16,7 @@ __all__ = ["plan"]
 
 
 def plan(
-    suite: Suite,
+    suite: Suite = None,
     model: ModelFilter = None,
     task: TaskFilter = None,
     seed: SeedFilter = None,

@@ -35,7 +35,7 @@ __all__ = ["run"]
 
 
 def run(
-    suite: Suite,
+    suite: Suite = None,
     model: ModelFilter = None,
     task: TaskFilter = None,
     seed: SeedFilter = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .base import CellView, Outcome, Params, ProtocolCode, Reading, Related, Relation
+from .base import CellView, Outcome, Params, ProtocolCode, Reading, Related, Relation, ScoredParams
 from .registry import BUILT_IN, ENTRY_POINT_GROUP, load_protocol
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "Reading",
     "Related",
     "Relation",
+    "ScoredParams",
     "load_protocol",
 ]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from ...adapters.base import Adapter, FloatArray
 from ...tasks.base import Batch, Task
 from ..spec.results import Coordinate, Status
-from ..spec.schema import TaskSpec
+from ..spec.schema import TaskLengths, TaskSpec
 
-__all__ = ["CellView", "Outcome", "Params", "ProtocolCode", "Reading", "Related", "Relation"]
+__all__ = ["CellView", "Outcome", "Params", "ProtocolCode", "Reading", "Related", "Relation", "ScoredParams"]
 
 T = TypeVar("T")
 
@@ -26,6 +26,28 @@ class Params(BaseModel):
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+    def misfit(self, lengths: TaskLengths) -> tuple[str, str] | None:  # noqa: ARG002 (for those that ask more)
+        """The parameter that does not fit a task of these lengths, and why — what would be right; None if all fit."""
+        return None
+
+
+class ScoredParams(Params):
+    """Base of the parameters of protocols that score positions, from one on."""
+
+    min_position: int = Field(default=0, ge=0)
+    """The first position that counts."""
+
+    at_all_lengths: ClassVar[bool] = False
+    """Whether all evaluation lengths are scored, and not the training length alone."""
+
+    def misfit(self, lengths: TaskLengths) -> tuple[str, str] | None:
+        """`min_position` must leave a position at each length that is scored."""
+        shortest = min(lengths.evaluate) if self.at_all_lengths else lengths.train
+        if self.min_position < shortest:
+            return None
+        message = f"{self.min_position} leaves no position of a sequence of length {shortest}"
+        return "min_position", f"{message} — at most {shortest - 1} would be right"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +30,10 @@ AT_LENGTH = (
 )
 
 
-class Params(base.Params):
+class Params(base.ScoredParams):
     """Parameters of `behaviour`."""
 
-    min_position: int = Field(default=0, ge=0)
-    """The first position that counts."""
+    at_all_lengths: ClassVar[bool] = True
     draws: int = Field(default=2000, ge=100, le=100_000)
     """Bootstrap resamples of whole sequences."""
     clean_at_chance: float = Field(default=0.05, ge=0.0, le=1.0)

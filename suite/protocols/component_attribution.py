@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +37,10 @@ def _without_repeats(modes: list[str]) -> list[str]:
     return modes
 
 
-class Params(base.Params):
+class Params(base.ScoredParams):
     """Parameters of `component_attribution`."""
 
+    at_all_lengths: ClassVar[bool] = True
     component: str = Field(min_length=1)
     """The part that is taken out, as the adapter declares it: `conv1d`, `attention`, `mlp`, `mixer` …"""
     retrain: bool = False
@@ -48,8 +49,6 @@ class Params(base.Params):
     """The ablation that it is trained under."""
     posthoc: Annotated[list[str], AfterValidator(_without_repeats)] = Field(default_factory=lambda: ["zero"])
     """The ablations of the trained model."""
-    min_position: int = Field(default=0, ge=0)
-    """The first position that counts."""
     draws: int = Field(default=2000, ge=100, le=100_000)
     """Bootstrap resamples of whole sequences."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ METRICS = ("drop", "random_drop", "effect")
 class Params(ProbeParams):
     """Parameters of `ood_ablation`."""
 
+    at_all_lengths: ClassVar[bool] = True
     ablations: Annotated[list[Ablation], AfterValidator(causal.without_repeats)] = Field(
         default_factory=lambda: list(causal.Params().ablations), min_length=1
     )

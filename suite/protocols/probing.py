@@ -12,7 +12,7 @@ from pydantic import Field
 
 from ..measure.chance import majority_by_position
 from ..measure.probes import Probe, ProbeSettings, Scale, fit_probe, permute_labels, sample_positions
-from .base import CellView, FloatArray, Params
+from .base import CellView, FloatArray, ScoredParams
 
 __all__ = [
     "Labels",
@@ -28,11 +28,9 @@ __all__ = [
 Int = NDArray[np.int64]
 
 
-class ProbeParams(Params):
+class ProbeParams(ScoredParams):
     """How probes are fitted and scored."""
 
-    min_position: int = Field(default=0, ge=0)
-    """The first position that is fitted on and scored."""
     max_positions: int = Field(default=20_000, ge=1)
     """Positions that a probe is fitted on: drawn uniformly at random, or all if there are no more."""
     solver: Literal["newton", "sklearn"] = "newton"

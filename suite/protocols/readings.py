@@ -50,7 +50,10 @@ def estimate(
     interval = percentile_interval(draws, value, units=n, exact=exact)
     status: Status = "ok" if converged else "not_converged"
     reason = interval.reason if converged else "a probe stopped before its gradient was within the tolerance"
-    return Reading(metric, float(value), dict(at), interval.low, interval.high, n, status, reason)
+    # Draws of a ratio or of an arg-max can all lie to one side of it; what was found is in the interval all the same.
+    low = None if interval.low is None else min(interval.low, float(value))
+    high = None if interval.high is None else max(interval.high, float(value))
+    return Reading(metric, float(value), dict(at), low, high, n, status, reason)
 
 
 def word(

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
+from ...adapters import is_device_failure, is_out_of_memory
 from ...tasks.errors import LayerstateError
 from .errors import RunStopped
 from .files import StoreError
@@ -57,18 +58,21 @@ class _Attempt:
         return True
 
 
-def _is_memory(error: BaseException) -> bool:
-    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return named or "can't allocate memory" in str(error)
-
-
 def explain(error: Exception | SystemExit) -> str:
     """The message of an error, in words; for one that nobody foresaw, its type and the line it came from."""
     if isinstance(error, LayerstateError):
         return str(error)
-    if _is_memory(error):
+    if is_out_of_memory(error):
         return "Out of memory. Use fewer --workers, smaller sizes in the task or a smaller batch_size in the training."
+    if is_device_failure(error):
+        return (
+            f"The CUDA device failed: {_text(error)}. An index out of range in the model does this, such as a position "
+            "beyond those it has. Run again with --device cpu, which says where."
+        )
     frames = traceback.extract_tb(error.__traceback__)
     place = f" (at {Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:500] or 'no message'}{place}. Run with --debug to see the traceback."
+    return f"{type(error).__name__}: {_text(error)}{place}. Run with --debug to see the traceback."
+
+
+def _text(error: BaseException) -> str:
+    return " ".join(str(error).split())[:500] or "no message"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from ...adapters import AdapterError, build_adapter, check
+from ...adapters import AdapterError, FieldError, build_adapter, check
 from ...tasks import load_task
 from ..spec.load import Located
 from ..spec.schema import AnyModel, FineTuning, HuggingFaceModel, LoraOptions, MambaSsmModel, TaskSpec, symbols_for
@@ -28,7 +28,14 @@ def load_task_of(task: Located) -> Task:
 
 
 def build_model(
-    model: Located, task: Located, generator: Task, seed: int, device: str, *, trust_remote_code: bool = False
+    model: Located,
+    task: Located,
+    generator: Task,
+    seed: int,
+    device: str,
+    *,
+    length: int = 3,
+    trust_remote_code: bool = False,
 ) -> Adapter:
     """A model with its initial weights, for the tokens and classes of a task.
 
@@ -42,20 +49,26 @@ def build_model(
         Of the initial weights; of a pretrained model, those of its head and low-rank updates.
     device : str
         Where it is moved to.
+    length : int
+        Of sequences that it must take.
     trust_remote_code : bool
         Whether a checkpoint's own Python code may be run.
     """
     spec = cast("AnyModel", model.spec)
-    return build_adapter(
-        spec.adapter,
-        _options(spec, cast("TaskSpec", task.spec)),
-        vocab_size=len(generator.vocabulary),
-        classes=generator.classes[generator.target],
-        seed=seed,
-        device=device,
-        base=model.base,
-        trust_remote_code=trust_remote_code,
-    )
+    try:
+        return build_adapter(
+            spec.adapter,
+            _options(spec, cast("TaskSpec", task.spec)),
+            vocab_size=len(generator.vocabulary),
+            classes=generator.classes[generator.target],
+            seed=seed,
+            device=device,
+            base=model.base,
+            length=length,
+            trust_remote_code=trust_remote_code,
+        )
+    except FieldError as error:
+        raise model.error(error.field, error.message) from error
 
 
 _FIELDS = {"architecture", "module", "sites", "components", "checkpoint", "backend"}
@@ -89,5 +102,6 @@ def check_model(model: Located, task: Located, *, trust_remote_code: bool = Fals
     with one_thread():
         generator = load_task_of(task)
         device = "cuda" if isinstance(model.spec, MambaSsmModel) and torch.cuda.is_available() else "cpu"
-        adapter = build_model(model, task, generator, 0, device, trust_remote_code=trust_remote_code)
-        return check_adapter(adapter, generator, cast("TaskSpec", task.spec).lengths.train)
+        length = cast("TaskSpec", task.spec).lengths.train
+        adapter = build_model(model, task, generator, 0, device, length=length, trust_remote_code=trust_remote_code)
+        return check_adapter(adapter, generator, length)

@@ -202,8 +202,15 @@ class Maker:
         return View(edited(adapter), task, cell.task_spec, cell.seed, lambda: edited(self._build(cell, task)))
 
     def _build(self, cell: Cell, task: Task) -> Adapter:
-        trusted = self._settings.trust_remote_code
-        return build_model(cell.model, cell.task, task, cell.seed, self._device, trust_remote_code=trusted)
+        return build_model(
+            cell.model,
+            cell.task,
+            task,
+            cell.seed,
+            self._device,
+            length=cell.task_spec.lengths.train,
+            trust_remote_code=self._settings.trust_remote_code,
+        )
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from ..spec.results import CellRecord, GateReading, Metric, PackedArray, Result,
 from ..spec.schema import Gate, ProtocolSpec
 from .attempts import Attempts
 from .errors import CellFailed
+from .outcomes import checked
 from .plan import Cell, Measurement
 from .provenance import peak_memory_mb, provenance, reset_peak_memory
 from .store import Store
@@ -202,7 +203,7 @@ def measured_gate(cell: Cell, view: View) -> GateReading:
 
 
 def _measure(code: ProtocolCode, spec: ProtocolSpec, view: View) -> Outcome:
-    return code.measure(view, code.params.model_validate(spec.params))
+    return checked(code.measure(view, code.params.model_validate(spec.params)), spec.name)
 
 
 def gate_reading(gate: Gate, length: int, readings: Sequence[Reading]) -> GateReading:

@@ -19,6 +19,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from ...adapters import ModelRuns
 from ...adapters.base import Adapter
 from ...tasks import draw
 from ..spec.results import Curve
@@ -201,7 +202,8 @@ class _Learner:
     def _add_gradients(self, tokens_BL: torch.Tensor, states_BL: torch.Tensor, share: float) -> float:
         """Add what a part of the batch gives to the gradients; its share of the loss, which adds none if not finite."""
         half = _is_half(self.training)
-        with torch.autocast(self.adapter.device.type, torch.bfloat16) if half else nullcontext():
+        autocast = torch.autocast(self.adapter.device.type, torch.bfloat16) if half else nullcontext()
+        with ModelRuns(tuple(tokens_BL.shape)), autocast:
             logits_BLC: torch.Tensor = self.adapter.module(tokens_BL)
         loss = share * functional.cross_entropy(logits_BLC.flatten(0, 1).float(), states_BL.flatten())
         value = loss.item()

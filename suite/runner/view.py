@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...adapters.base import Adapter, FloatArray
+from ...adapters.base import Adapter, AdapterError, FloatArray
 from ...tasks import digest, draw
 from ...tasks.base import Batch, Task
 from ..protocols.base import Related
@@ -113,7 +113,7 @@ class View:
                 captured = adapter.capture(tokens)
             for site, values in captured.items():
                 if not np.isfinite(values).all():
-                    raise CellFailed(f"The activations at {site} are not finite on {split} at length {length}.")
+                    raise AdapterError(f"The activations at {site} are not finite on {split} at length {length}.")
             found = {site: _frozen(values) for site, values in captured.items()}
         else:
             self._share(("activations", *key))
@@ -131,7 +131,7 @@ class View:
         with self._costing(("logits", *key)):
             logits = self.adapter.logits(tokens)
         if not np.isfinite(logits).all():
-            raise CellFailed(f"The logits are not finite on {split} at length {length}.")
+            raise AdapterError(f"The logits are not finite on {split} at length {length}.")
         self._logits[key] = _frozen(logits)
         return self._logits[key]
 

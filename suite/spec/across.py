@@ -37,6 +37,9 @@ def problems_across(suite: Located, spec: SuiteSpec, models: Specs, tasks: Specs
         *_metric_problems(suite, ("headline",), spec.headline, protocols),
         *_gate_length_problems(suite, spec, tasks),
     ]
+    for protocol in protocols.values():
+        for task in tasks.values():
+            problems += _params_problems(protocol, task)
     for model in models.values():
         problems += _recipe_problems(model, tasks)
         for task in tasks.values():
@@ -80,6 +83,18 @@ def _recipe_problems(model: Located, tasks: Specs) -> Iterator[Problem]:
                 "(the recipe for a task of your own goes into the `override` of the suite that has it)"
             )
             yield Problem(node.key, node.path, message)
+
+
+def _params_problems(protocol: Located, task: Located) -> Iterator[Problem]:
+    """Parameters of a protocol that no task of these lengths could be measured with."""
+    from ..protocols import load_protocol
+
+    spec, measured = cast(ProtocolSpec, protocol.spec), cast(TaskSpec, task.spec)
+    code = load_protocol(spec.measures, protocol.base)
+    misfit = code.params.model_validate(spec.params).misfit(measured.lengths)
+    if misfit is not None:
+        field, message = misfit
+        yield problem_at(protocol.marks, ("params", field), f"for the task {quoted(measured.name)}: {message}")
 
 
 def _pair_problems(model: Located, task: Located) -> Iterator[Problem]:

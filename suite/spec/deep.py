@@ -8,12 +8,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ...tasks.errors import LayerstateError, TaskError
+from ...tasks.errors import LayerstateError, SpecError, TaskError
 from .claimed import claims_problems
 from .explain import Problem, problem_at, problems_of, spec_error
-from .located import Located
-from .nodes import Key
-from .schema import ClaimsSpec, HuggingFaceModel, MambaSsmModel, ProtocolSpec, TaskSpec, TorchModuleModel
+from .located import Located, find_spec
+from .nodes import Key, PlacedError
+from .schema import ClaimsSpec, HuggingFaceModel, MambaSsmModel, Model, ProtocolSpec, TaskSpec, TorchModuleModel
 from .suggest import did_you_mean, listed, quoted
 
 __all__ = ["params_problem", "validate_deep"]
@@ -40,8 +40,8 @@ def validate_deep(located: Located) -> Located:
         problems = claims_problems(located, located.spec)
         if problems:
             raise spec_error(problems)
-    if isinstance(located.spec, TorchModuleModel):
-        problems = _module_problems(located, located.spec)
+    if isinstance(located.spec, Model):
+        problems = [*_suite_problems(located, located.spec), *_module_problems(located, located.spec)]
         if problems:
             raise spec_error(problems)
     if isinstance(located.spec, HuggingFaceModel | MambaSsmModel):
@@ -110,7 +110,24 @@ def _with_checked_params(located: Located, protocol: ProtocolSpec) -> Located:
     return replace(located, spec=protocol.model_copy(update={"params": params.model_dump()}))
 
 
-def _module_problems(located: Located, model: TorchModuleModel) -> list[Problem]:
+def _suite_problems(located: Located, model: Model) -> list[Problem]:
+    """Whether the suite that a model is meant for is there and right by itself."""
+    if model.suite is None:
+        return []
+    try:
+        find_spec("suite", model.suite, located.base)
+    except PlacedError as error:
+        message = f"the suite {quoted(model.suite)} is wrong: {error}"
+    except SpecError as error:
+        message = str(error)
+    else:
+        return []
+    return [problem_at(located.marks, ("suite",), message)]
+
+
+def _module_problems(located: Located, model: Model) -> list[Problem]:
+    if not isinstance(model, TorchModuleModel):
+        return []
     target, _, function = model.module.rpartition(":")
     if not target or not function.isidentifier():
         message = f"{quoted(model.module)} — `my_model.py:build` or `package.module:build` would be right"

@@ -77,7 +77,7 @@ _RECIPE = _each(
 )
 _FINE_TUNING = _RECIPE | _each(TRAINS, "method", "lora", "precision", "accumulate")
 # A model's recipe enters a cell resolved for its task, so the general one is excluded.
-_MODEL = _DESCRIBED | {"name": TRAINS, "family": EXCLUDED, "training": EXCLUDED, "adapter": TRAINS}
+_MODEL = _DESCRIBED | {"name": TRAINS, "family": EXCLUDED, "suite": EXCLUDED, "training": EXCLUDED, "adapter": TRAINS}
 _SELECTIVE = _each(TRAINS, "type", "blocks", "width", "expand", "state_size", "conv_kernel", "conv1d")
 _RECURRENT = _each(TRAINS, "type", "blocks", "width", "hidden")
 
@@ -118,7 +118,7 @@ ROLES: dict[str, dict[str, Role]] = {
     "GruArchitecture": _RECURRENT,
     "TorchModuleModel": _MODEL | {"module": TRAINS, "sites": MEASURES, "components": MEASURES},
     "ModuleSites": _each(MEASURES, "embed", "blocks", "output"),
-    "ComponentRule": _each(MEASURES, "pattern", "modes"),
+    "ComponentRule": _each(MEASURES, "pattern", "output", "modes"),
     "ProtocolSpec": _DESCRIBED | {"name": MEASURES, "measures": MEASURES, "params": MEASURES, "metrics": MEASURES},
     "MetricSpec": {"title": EXCLUDED, "unit": MEASURES, "direction": MEASURES, "description": EXCLUDED},
     "Gate": _each(MEASURES, "metric", "at_length", "at_least"),

@@ -8,7 +8,7 @@ from .headings import Heading, headings
 from .located import Located, find_spec, load_spec, locate
 from .names import KINDS, Kind, builtin_files, builtin_names, is_path
 from .nodes import Mark, Node
-from .resolve import ResolvedSuite, resolve_suite
+from .resolve import ResolvedSuite, resolve_suite, suite_of_model
 
 __all__ = [
     "KINDS",
@@ -26,6 +26,7 @@ __all__ = [
     "list_specs",
     "load_spec",
     "resolve_suite",
+    "suite_of_model",
     "validate_deep",
 ]
 

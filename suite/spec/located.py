@@ -28,7 +28,7 @@ from .schema import (
 )
 from .suggest import closest, did_you_mean, listed, quoted
 
-__all__ = ["ADAPTERS", "Located", "Overrides", "find_spec", "load_spec", "locate"]
+__all__ = ["ADAPTERS", "Located", "Overrides", "find_spec", "kind_of", "load_spec", "locate"]
 
 ADAPTERS: dict[str, type[BaseModel]] = {
     "reference": ReferenceModel,
@@ -127,6 +127,11 @@ def locate(path: Path, kind: Kind | None = None, overrides: Overrides | None = N
     except ValidationError as error:
         raise spec_error(problems_of(error, model, root)) from None
     return Located(cast(Spec, spec), path, root)
+
+
+def kind_of(path: Path) -> Kind:
+    """The kind of the spec in a file; SpecError if it cannot be read or says none."""
+    return _kind_of(_extended(path), None)
 
 
 def _kind_of(root: Node, expected: Kind | None) -> Kind:
@@ -247,7 +252,7 @@ def _rebased(node: Node, file: Path, child: Path) -> Node:
         return replace(entry, value=os.path.relpath(here / text, there))
 
     values = dict(node.value)
-    for key in _CODE_KEYS:
+    for key in (*_CODE_KEYS, "suite"):
         if key in values:
             values[key] = moved(values[key])
     checkpoint = node.child("checkpoint")

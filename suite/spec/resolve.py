@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +12,13 @@ from ...tasks.errors import SpecError
 from .across import problems_across, symbol_problems
 from .deep import validate_deep
 from .explain import Problem, problem_at, spec_error
-from .located import Located, find_spec, locate
+from .located import Located, find_spec, kind_of, locate
 from .names import Kind, is_path, spec_file
 from .nodes import Node, PlacedError, shown
-from .schema import SuiteSpec
+from .schema import Model, SuiteSpec
 from .suggest import did_you_mean, listed, quoted
 
-__all__ = ["ResolvedSuite", "resolve_suite"]
+__all__ = ["ResolvedSuite", "resolve_suite", "suite_of_model"]
 
 _Part = Literal["models", "tasks", "protocols"]
 _KIND: dict[_Part, Kind] = {"models": "model", "tasks": "task", "protocols": "protocol"}
@@ -79,6 +80,30 @@ def resolve_suite(
     return _Resolver(find_spec("suite", name_or_path)).resolved(
         {"models": models, "tasks": tasks, "protocols": protocols}, seeds
     )
+
+
+def suite_of_model(name_or_path: str) -> str | None:
+    """The path of the suite that a model's file names, where `name_or_path` is such a file; None where it is not.
+
+    Raises
+    ------
+    SpecError
+        If the model is wrong, or names no suite; the message says how to run it with one.
+    """
+    if not is_path(name_or_path):
+        return None
+    path = spec_file("model", name_or_path)
+    if not path.is_file() or kind_of(path) != "model":
+        return None
+    located = validate_deep(find_spec("model", name_or_path))
+    suite = cast(Model, located.spec).suite
+    if suite is None:
+        message = (
+            f"the model names no suite — write `suite: standard` or another one into it, or run it with the suite of "
+            f"your choice: layerstate run standard --model {shlex.quote(name_or_path)}"
+        )
+        raise located.error((), message)
+    return str(spec_file("suite", suite, located.base))
 
 
 class _Resolver:

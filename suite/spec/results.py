@@ -71,8 +71,12 @@ class PackedArray(Record):
 
     @classmethod
     def pack(cls, values: NDArray[Any]) -> PackedArray:
-        """Pack integers in the smallest of the three types that holds them."""
+        """Pack integers in the smallest of the three types that holds them; ValueError for anything else."""
+        if values.dtype.kind not in "iu":
+            raise ValueError(f"a packed array holds whole numbers, not {values.dtype}")
         low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
+        if not -(2**31) <= low <= high < 2**31:
+            raise ValueError(f"a packed array holds numbers of 32 bits, not {low} to {high}")
         dtype = "uint8" if low >= 0 and high < 2**8 else "uint16" if low >= 0 and high < 2**16 else "int32"
         raw = np.ascontiguousarray(values, dtype=np.dtype(dtype).newbyteorder("<")).tobytes()
         return cls(dtype=dtype, shape=list(values.shape), data=base64.b64encode(zlib.compress(raw, 9)).decode())

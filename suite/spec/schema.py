@@ -49,6 +49,7 @@ __all__ = [
     "MambaSsmModel",
     "MetricReference",
     "MetricSpec",
+    "Model",
     "ModelFineTuning",
     "ModelSpec",
     "ModelTraining",
@@ -384,6 +385,8 @@ class Model(Described):
     kind: Literal["model"]
     family: Line | None = None
     """The architecture family under which pages group and colour it; the architecture's type if left out."""
+    suite: Reference | None = None
+    """The suite that the model is meant for, so that its file can be run by itself: a name, or a path to its YAML."""
 
 
 class ReferenceModel(Model):
@@ -402,7 +405,7 @@ class ModuleSites(Strict):
     embed: Reference
     """The submodule whose output enters the first block."""
     blocks: Reference | References
-    """A pattern such as `layers.*`, or the list of submodules in order."""
+    """A pattern such as `layers.*`, or the list of patterns or submodules in order."""
     output: int | Line | None = None
     """Which element (index) or attribute (name) of a block's output is the residual stream, if it returns several."""
 
@@ -410,8 +413,10 @@ class ModuleSites(Strict):
 class ComponentRule(Strict):
     """How a component of a module is ablated."""
 
-    pattern: Reference
-    """The submodules, `*` standing for an index."""
+    pattern: Reference | References
+    """The submodules, `*` standing for an index, or a list of them."""
+    output: int | Line | None = None
+    """Which element (index) or attribute (name) of what they return is replaced, if they return several."""
     modes: Annotated[list[Literal["zero", "bypass"]], Field(min_length=1)] = Field(default_factory=lambda: ["zero"])
     """`zero`: its output becomes zeros; `bypass`: its input passes unchanged."""
 

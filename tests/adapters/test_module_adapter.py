@@ -224,9 +224,9 @@ def test_hooks_and_switches_are_gone_after_an_exception(adapter, stack, tokens):
         raise ZeroDivisionError
     with pytest.raises(ZeroDivisionError), adapter.edit({"block.1": lambda h_BLD: h_BLD / (1 // 0)}):
         adapter.logits(tokens)
-    with pytest.raises(IndexError):
+    with pytest.raises(AdapterError, match="IndexError"):
         adapter.logits(np.full((2, 3), 99))
-    with pytest.raises(IndexError):
+    with pytest.raises(AdapterError, match="IndexError"):
         adapter.capture(np.full((2, 3), 99))
     assert hooks_in(stack) == 0
     assert all(block.mixer.ablation is None for block in stack.blocks)
@@ -240,7 +240,7 @@ def test_an_exception_inside_is_not_hidden_by_an_edit_that_had_not_fired_yet(ada
 
 def test_the_training_mode_comes_back_after_an_exception(adapter, stack):
     stack.train()
-    with pytest.raises(IndexError):
+    with pytest.raises(AdapterError, match="IndexError"):
         adapter.logits(np.full((2, 3), 99))
     assert all(part.training for part in stack.modules())
 

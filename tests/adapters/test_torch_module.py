@@ -6,7 +6,7 @@ import textwrap
 import numpy as np
 import pytest
 import torch
-from layerstate.adapters import AdapterError, EditNeverFired, build_adapter, check, source_digest
+from layerstate.adapters import AdapterError, EditNeverFired, FieldError, build_adapter, check, source_digest
 from layerstate.adapters.torch_module import find_submodules
 from torch import nn
 
@@ -151,9 +151,9 @@ def test_a_component_that_is_not_called_is_an_error(model_file, wrap):
 def test_a_star_stands_for_one_index(index):
     module = nn.Module()
     module.layers = nn.ModuleList([nn.Sequential(nn.Linear(1, 1)) for _ in range(index)])
-    found = find_submodules(module, "layers.*", "sites.blocks")
+    found = find_submodules(module, "layers.*", ("sites", "blocks"))
     assert len(found) == index
-    assert all(part is layer for part, layer in zip(found, module.layers, strict=True))
+    assert all(part is layer for part, layer in zip(found.values(), module.layers, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -170,6 +170,98 @@ def test_a_pattern_that_matches_nothing_lists_the_nearest_names(model_file, wrap
         wrap(sites=SITES | sites)
 
 
+@pytest.mark.parametrize(
+    ("sites", "field", "said"),
+    [
+        (
+            {"blocks": ["layers.*", "layers.3"]},
+            ("sites", "blocks"),
+            r"the submodule layers\.3 is matched by 'layers\.\*' and by 'layers\.3'; once",
+        ),
+        ({"blocks": ["embed", "layers.*"]}, ("sites", "blocks"), r"embed, the site embed, and embed are one submodule"),
+        (
+            {"embed": "embed.weight"},
+            ("sites", "embed"),
+            r"weight' is a Parameter and no submodule\. Did you mean embed\?",
+        ),
+        (
+            {"blocks": "embed.num_embeddings"},
+            ("sites", "blocks"),
+            r"num_embeddings' is a int and no submodule\.",
+        ),
+        ({"blocks": "layer.*"}, ("sites", "blocks"), r"Did you mean layers\.\*"),
+        ({"output": 2}, ("sites", "output"), r"returned a tuple \(Tensor, tuple\), with no tensor at 2.*\(0\)"),
+        ({"output": 1}, ("sites", "output"), r"with no tensor at 1\. Set sites\.output .*width\) \(0\)"),
+        ({"output": "hidden"}, ("sites", "output"), r"with no tensor at 'hidden'"),
+        ({"blocks": "layers.*.mixer", "embed": "layers.0"}, ("sites",), r"order block\.0, embed"),
+    ],
+)
+def test_a_site_that_does_not_fit_names_its_field(model_file, wrap, sites, field, said):
+    with pytest.raises(FieldError, match=said) as caught:
+        wrap(sites=SITES | sites)
+    assert caught.value.field == field
+    assert str(caught.value) == f"{'.'.join(field)}: {caught.value.message}"
+
+
+@pytest.mark.parametrize(
+    ("returned", "output"),
+    [
+        ("h + mixed, state", 0),
+        ("state, h + mixed", -1),
+        ("Found(h + mixed, state)", "hidden"),
+        ("{'h': h + mixed}", "h"),
+    ],
+)
+def test_the_residual_stream_is_read_and_edited_in_its_place_among_what_a_block_returns(wrap, returned, output):
+    text = MODEL.replace("return h + mixed, state", f"return {returned}")
+    text = text.replace("h, _ = layer(h)", f"h = take(layer(h), {output!r})").replace(
+        "    @dataclass\n    class Sizes",
+        "    @dataclass\n    class Found:\n        hidden: object\n        state: object\n\n\n"
+        "    def take(found, part):\n"
+        "        return getattr(found, part) if isinstance(found, Found) else found[part]\n\n\n"
+        "    @dataclass\n    class Sizes",
+    )
+    adapter = wrap(text=text, sites=SITES | {"output": output})
+    results = check(adapter, 4, length=8, rng=np.random.default_rng(0))
+    assert all(result.passed for result in results), [result.message for result in results]
+
+
+def test_a_component_can_be_a_list_and_takes_its_own_place_in_a_tuple(wrap):
+    text = MODEL.replace("mixed, state = self.mixer(h)", "state, mixed = self.swapped(*self.mixer(h))").replace(
+        "self.mixer = ", "self.swapped = Swapped()\n            self.mixer = "
+    )
+    text = text.replace(
+        "    class Layer(",
+        "    class Swapped(nn.Module):\n        def forward(self, mixed, state):\n            return state, mixed\n\n\n"
+        "    class Layer(",
+    )
+    parts = ["layers.0.swapped", "layers.11.swapped"]
+    adapter = wrap(text=text, components={"swapped": {"pattern": parts, "output": 1, "modes": ["zero"]}})
+    tokens = np.array([[0, 1, 2], [3, 2, 1]])
+    with adapter.ablate("swapped", "zero") as fired:
+        captured = adapter.capture(tokens)
+    assert fired.counts == {"swapped": 2}
+    np.testing.assert_array_equal(captured["block.0"], captured["embed"])
+    np.testing.assert_array_equal(captured["block.11"], captured["block.10"])
+    assert not np.array_equal(captured["block.1"], captured["block.0"])
+    wrong = wrap(components={"swapped": {"pattern": parts, "output": 0}})
+    with (
+        pytest.raises(FieldError, match=r"components\.swapped\.output: .*with no tensor at 0.*\(1\)"),
+        wrong.ablate("swapped", "zero"),
+    ):
+        wrong.logits(tokens)
+
+
+def test_blocks_that_share_a_component_have_it_once(wrap):
+    text = MODEL.replace("self.mixer = nn.LSTM(width, width, batch_first=True)", "self.mixer = shared").replace(
+        "    class Layer(", "    shared = nn.LSTM(8, 8, batch_first=True)\n\n\n    class Layer("
+    )
+    adapter = wrap(text=text, components={"mixer": "layers.*.mixer"})
+    with adapter.ablate("mixer", "zero") as fired:
+        adapter.logits(np.zeros((1, 3), int))
+    assert fired.counts == {"mixer": 12}
+
+
 def test_a_component_pattern_that_matches_nothing(model_file, wrap):
     with pytest.raises(AdapterError, match=r"components\.mixer: .*Did you mean layers"):
         wrap(components={"mixer": "layers.*.mixxer"})
@@ -182,7 +274,7 @@ def test_a_block_that_is_shared_is_an_error(wrap):
 
 
 def test_sites_that_need_an_output(model_file, wrap):
-    with pytest.raises(AdapterError, match=r"block\.0 returned a tuple \(Tensor, tuple\).*sites\.output"):
+    with pytest.raises(AdapterError, match=r"block\.0 returned a tuple \(Tensor, tuple\).*Set sites\.output"):
         wrap(sites={"embed": "embed", "blocks": "layers.*"})
 
 

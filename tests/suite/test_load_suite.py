@@ -372,3 +372,41 @@ def test_a_module_must_be_a_file_or_package_and_a_function(folder: Path, module:
         f'module: "{module}"\nsites: {{embed: e, blocks: "b.*"}}',
     )
     assert wrong(folder, text).startswith("spec.yaml:5:9: module: ")
+
+
+@pytest.mark.parametrize(
+    ("measures", "params", "expected"),
+    [
+        ("behaviour", "min_position: 8", "8 leaves no position of a sequence of length 8 — at most 7 would be right"),
+        (
+            "probe_profile",
+            "min_position: 9",
+            "9 leaves no position of a sequence of length 8 — at most 7 would be right",
+        ),
+        ("causal", "min_position: 20", "20 leaves no position of a sequence of length 8 — at most 7 would be right"),
+        ("component_attribution", "component: mlp, min_position: 8", "8 leaves no position of a sequence of length 8"),
+    ],
+)
+def test_a_first_position_beyond_a_tasks_lengths_is_refused_before_anything_runs(
+    folder: Path, measures: str, params: str, expected: str
+) -> None:
+    text = PROTOCOL.replace("behaviour", measures).replace("min_position: 2", params)
+    (folder / "my_protocol.yaml").write_text(text)
+    (found,) = errors(folder)
+    column = text.splitlines()[4].index("min_position: ") + len("min_position: ") + 1
+    assert found.startswith(f"my_protocol.yaml:5:{column}: params.min_position: for the task `my_task`: {expected}")
+
+
+def test_the_shortest_length_that_a_protocol_scores_is_what_counts(folder: Path) -> None:
+    (folder / "my_task.yaml").write_text(TASK.replace("[8, 16]", "[2, 8, 16]"))
+    (found,) = errors(folder)
+    assert "for the task `my_task`: 2 leaves no position of a sequence of length 2 — at most 1" in found
+    (folder / "my_protocol.yaml").write_text(PROTOCOL.replace("behaviour", "probe_profile"))
+    resolved(folder)
+
+
+def test_a_first_position_that_a_suite_sets_is_refused_where_it_sets_it(folder: Path) -> None:
+    (found,) = errors(folder, "override: {protocols: {my_protocol: {params: {min_position: 8}}}}\n")
+    assert found.startswith(
+        "suite.yaml:8:61: override.protocols.my_protocol.params.min_position: for the task `my_task`: 8"
+    )

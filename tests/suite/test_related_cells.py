@@ -412,7 +412,9 @@ def test_a_related_cell_that_cannot_be_trained_costs_only_what_needs_it(pair: An
     assert {(each.protocol, each.cell.task) for each in read_results(pair.out)} == {("behaviour", "parity8")}
     (failure,) = [each for each in pair.failures() if each["stage"] == "measuring"]
     assert failure["protocol"] == "across"
-    assert failure["message"].startswith("mine · second · seed 0, which it needs: RuntimeError: broken")
+    assert failure["message"].startswith("mine · second · seed 0, which it needs: ")
+    assert "mine.py:15: " in failure["message"]
+    assert failure["message"].endswith("RuntimeError: broken")
     flag.unlink()
     assert pair.run().exit_code == 0
     assert pair.failures() == []

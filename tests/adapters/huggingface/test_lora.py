@@ -43,9 +43,9 @@ def test_every_update_is_reached_in_training(family, backend, checkpoints):
 def test_targets_that_are_not_there_or_not_called(checkpoints):
     named = build(checkpoints("llama"), lora=LORA | {"targets": ["q_proj", "v_proj"]})
     assert {name.split(".")[-4] for name in trainable(named) if "lora_" in name} <= {"q_proj", "v_proj", "self_attn"}
-    with pytest.raises(AdapterError, match=r"lora.targets: 'query' is no linear map of the blocks. There are"):
+    with pytest.raises(AdapterError, match=r"training.lora.targets: 'query' is no linear map of the blocks. There are"):
         build(checkpoints("llama"), lora=LORA | {"targets": ["query"]})
-    with pytest.raises(AdapterError, match=r"lora.targets: layers.0.mixer.dt_proj is never called in training"):
+    with pytest.raises(AdapterError, match=r"training.lora.targets: layers.0.mixer.dt_proj is never called"):
         build(checkpoints("mamba"), lora=LORA | {"targets": ["in_proj", "dt_proj"]})
     with pytest.raises(AdapterError, match=r"'out_proj' is incompatible.*the matched backend has no such limit"):
         build(checkpoints("mamba"), lora=LORA)

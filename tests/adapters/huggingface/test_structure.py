@@ -126,3 +126,10 @@ def test_a_part_that_mixes_and_holds_an_mlp_is_looked_into():
     model = Model([Outer()])
     both = model.stack[0].both
     assert find_parts(found(model), model) == {"mixer": [both.mix], "attention": [both.mix], "mlp": [both.wide]}
+
+
+def test_a_named_block_that_is_no_block():
+    model = Model([Block(Mean())], nn.LayerNorm(8))
+    model.idle = nn.Linear(8, 8)
+    with pytest.raises(AdapterError, match=r"sites.blocks: idle is called 0 times in a forward pass"):
+        found(model, blocks=["stack.0", "idle"])
