@@ -120,7 +120,7 @@ def test_claims_of_ones_own_over_a_protocol_of_ones_own(workshop: Any) -> None:
     table = workshop.layerstate("claims", workshop.out, "--claims", path)
     assert table.exit_code == 0, table.stderr
     assert re.search(r"impossible \(withdrawn\)", table.stdout)
-    assert "layerstate run standard --model lstm --task parity8 --protocol behaviour" in table.stdout
+    assert "layerstate run tiny_suite.yaml --model lstm --task parity8 --protocol behaviour" in table.stdout
 
     def refuse(constant: str) -> float:
         raise AssertionError(constant)
