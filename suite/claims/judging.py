@@ -232,7 +232,9 @@ class _Judge:
             ]
             if word == "not_measured":
                 wrong = [part for part in wrong if part.status == "not_measured"]
-                said.append(f"{len(wrong)} of {len(parts)} numbers are missing; {wrong[0].reason}" if wrong else "")
+                missing = f"{len(wrong)} of {len(parts)} numbers {'is' if len(wrong) == 1 else 'are'} missing"
+                said += [missing] if len(parts) > 1 else []
+                said += [str(part.reason) for part in wrong[:1]]
             else:
                 said += [f"{part.label}: {part.reason or apart(part)}" for part in wrong[:3]]
                 said += [f"and {len(wrong) - 3} more"] if len(wrong) > 3 else []

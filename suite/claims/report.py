@@ -92,7 +92,7 @@ def _expected(part: Part) -> str:
 
 def _measured(part: Part) -> str:
     if part.value is None:
-        return f"{part.label}: – ({part.status})"
+        return f"{part.label}: – ({part.status.replace('_', ' ')})"
     if isinstance(part.value, str):
         return f"{part.label} = {part.value}"
     ends = "" if part.low is None or part.high is None else f" [{part.low:.3g}, {part.high:.3g}]"
@@ -105,7 +105,11 @@ def _notes(verdict: Verdict) -> list[str]:
         notes.append(f"its authors withdrew it; see {verdict.claim.replaced_by}")
     if verdict.p is not None:
         notes.append(f"exact sign-flip p = {verdict.p:.3g}")
-    return notes + ([f"run: {verdict.command}"] if verdict.command else [])
+    if verdict.command:
+        # What starts with # is no command: what must be there before one can be given.
+        is_command = not verdict.command.startswith("#")
+        notes.append(f"run: {verdict.command}" if is_command else verdict.command.removeprefix("# "))
+    return notes
 
 
 def _csv_rows(spec: ClaimsSpec, suite: Gathered, verdict: Verdict) -> list[list[Any]]:
