@@ -21,7 +21,7 @@ __all__ = ["Board", "Entry", "Key", "Measured", "make_boards"]
 Key = tuple[str, int, str]
 """Task, seed, protocol."""
 S = TypeVar("S", TaskSpec, ProtocolSpec, AnyModel)
-_TEXTS = {"title", "description", "cite"}
+_TEXTS = {"title", "description", "cite", "coordinates"}
 _MODEL: TypeAdapter[AnyModel] = TypeAdapter(ModelSpec)
 
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
-import shlex
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from ..measure.statistics import Interval, percentile_interval, sign_flip_test
 from ..measure.statistics import level_over_seeds as level_of
-from ..protocols import BUILT_IN, load_protocol
-from ..spec.names import builtin_names
 from ..spec.results import Metric, Result, SuiteRecord
 from ..spec.schema import Claim, ClaimsSpec, Expectation, MetricReference
+from .commands import Missing, command
 from .evidence import Evidence, Results, draws_over_seeds, interval_over_seeds
+from .places import Places
 from .verdicts import Part, Verdict, VerdictWord
+from .wording import apart, counted, expected_in_words, left_out, metric_in_words, not_comparable
 
 __all__ = ["judge"]
 
@@ -40,19 +40,25 @@ def judge(
     folder : Path, optional
         The run folder, for the commands that would measure what is missing.
     """
-    found = Results(results, record)
-    return [_Judge(claim, found, claims.suite, folder).verdict() for claim in claims.claims]
+    found, places = Results(results, record), Places(results)
+    verdicts: list[Verdict] = []
+    for claim in claims.claims:
+        judged = _Judge(claim, found, places)
+        verdict = judged.verdict()
+        if judged.missing:
+            verdict = replace(verdict, command=command(judged.missing, claims, record, folder))
+        verdicts.append(verdict)
+    return verdicts
 
 
 class _Judge:
     """Judges one claim."""
 
-    def __init__(self, claim: Claim, results: Results, suite: str, folder: Path | None) -> None:
+    def __init__(self, claim: Claim, results: Results, places: Places) -> None:
         self._claim = claim
         self._results = results
-        self._suite = suite
-        self._folder = folder
-        self._missing: list[tuple[str, str, str]] = []
+        self._places = places
+        self.missing: list[Missing] = []
         self._p: list[tuple[float, float]] = []
         self._lowered = False
         self._fewest: int | None = None
@@ -71,7 +77,7 @@ class _Judge:
             p=p,
             smallest_p=smallest,
             why=self._why(word, measured, smallest),
-            command=self._command() if self._missing else None,
+            command=None,
         )
 
     def _parts(self, expectation: Expectation) -> Iterator[Part]:
@@ -84,7 +90,11 @@ class _Judge:
             for model in _listed(expectation.model) or self._results.models:
                 if expectation.more_than is not None:
                     other = expectation.more_than
-                    yield self._difference(expectation, (model, task), (other.model or model, other.task or task))
+                    pair = (model, task), (other.model or model, other.task or task)
+                    same = (other.metric, other.at_within(expectation)) == (expectation.metric, expectation.at)
+                    # Of all the models, the one that the others are compared with is not compared with itself.
+                    if not (same and pair[0] == pair[1]):
+                        yield self._difference(expectation, *pair)
                 else:
                     yield self._single(expectation, model, task)
 
@@ -95,22 +105,31 @@ class _Judge:
             metric, model, task, at, expectation=expectation, required_skill=self._claim.required_skill
         )
         if found.status == "not_measured":
-            self._missing.append((model, task, metric.partition(".")[0]))
+            self.missing.append((model, task, metric.partition(".")[0]))
+        elif not found.values:
+            over = expectation.over if expectation is not None else None
+            absent = self._places.absent(metric, model, task, at, over)
+            if absent is not None:
+                found = Evidence({}, "not_measured", absent)
         self._lowered = self._lowered or found.below_gate
         return found
 
     def _single(self, expectation: Expectation, model: str, task: str) -> Part:
         found = self._evidence(expectation.metric, model, task, expectation.at, expectation)
-        label = f"{model} · {task}: {_metric_words(expectation.metric, expectation.at)}"
-        expected, threshold = _expected(expectation)
+        label = f"{model} · {task}: {metric_in_words(expectation.metric, expectation.at)}"
+        expected, threshold = expected_in_words(expectation)
         values = found.values
         if not values:
             return Part(label, model, task, expected=expected, status=found.status, reason=found.reason)
         self._count(len(values))
         metrics = [metric for _, metric in sorted(found.metrics.items())]
-        if isinstance(values[0], str):
-            return _word_part(label, model, task, expectation, [str(value) for value in values], expected)
-        numbers = [float(value) for value in values if not isinstance(value, str)]
+        words = [value for value in values if isinstance(value, str)]
+        numbers = [value for value in values if not isinstance(value, str)]
+        if expectation.words is not None and not numbers:
+            return _word_part(label, model, task, expectation.words, words, expected)
+        if expectation.words is not None or words:
+            reason = not_comparable(values, "a number" if expectation.words is None else "a word")
+            return Part(label, model, task, expected=expected, status="undefined", reason=reason)
         interval, value = interval_over_seeds(metrics), float(np.mean(numbers))
         if expectation.not_significant or (isinstance(expectation.equals, float) and expectation.equals != 0.0):
             self._test(numbers)
@@ -127,20 +146,24 @@ class _Judge:
             threshold=threshold,
             holds=holds,
             per_seed=list(numbers),
-            reason=_undecided(interval, holds) or _left_out(found),
+            reason=_undecided(interval, holds) or left_out(found),
         )
 
     def _difference(self, expectation: Expectation, one: tuple[str, str], other: tuple[str, str]) -> Part:
         """The first minus the second, paired by seed."""
         reference = expectation.more_than or MetricReference(metric=expectation.metric, at=expectation.at)
-        metric, at = reference.metric, reference.at or expectation.at
+        metric, at = reference.metric, reference.at_within(expectation)
         first = self._evidence(expectation.metric, *one, expectation.at, expectation)
         second = self._evidence(metric, *other, at, expectation)
-        what = f"{one[0]} · {one[1]}: {_metric_words(expectation.metric, expectation.at)}"
+        what = f"{one[0]} · {one[1]}: {metric_in_words(expectation.metric, expectation.at)}"
         label = f"{what} minus {other[0]} · {other[1]}"
-        label += "" if metric == expectation.metric and at == expectation.at else f": {_metric_words(metric, at)}"
+        label += "" if metric == expectation.metric and at == expectation.at else f": {metric_in_words(metric, at)}"
         margin = expectation.tolerance
         expected = f"above {-margin:g}" if margin else "above 0"
+        words = [value for value in (*first.values, *second.values) if isinstance(value, str)]
+        if words:
+            reason = not_comparable(words, "a number")
+            return Part(label, *one, expected=expected, status="undefined", reason=reason)
         seeds = sorted(first.metrics.keys() & second.metrics.keys())
         pairs = [(first.metrics[seed], second.metrics[seed]) for seed in seeds]
         numbers = [_number(a) - _number(b) for a, b in pairs]
@@ -163,26 +186,27 @@ class _Judge:
             threshold=-margin if margin else 0.0,
             holds=holds,
             per_seed=list(numbers),
-            reason=_undecided(interval, holds) or _left_out(first) or _left_out(second),
+            reason=_undecided(interval, holds) or left_out(first) or left_out(second),
         )
 
     def _beside(self) -> Iterator[Part]:
         """The control, for every model and task of the claim's first expectation."""
         reference, expectation = self._claim.beside, self._claim.expect
         assert reference is not None
-        for task in [reference.task] if reference.task else _listed(expectation.task) or self._results.tasks:
-            for model in [reference.model] if reference.model else _listed(expectation.model) or self._results.models:
-                found = self._results.evidence(
-                    reference.metric, model, task, reference.at, required_skill=self._claim.required_skill
-                )
-                label = f"{model} · {task}: {_metric_words(reference.metric, reference.at)}"
+        at, skill = reference.at_within(expectation), self._claim.required_skill
+        ordered = [model for group in expectation.order or [] for model in group]
+        models = _listed(reference.model or expectation.model) or ordered or self._results.models
+        for task in _listed(reference.task or expectation.task) or self._results.tasks:
+            for model in models:
+                found = self._results.evidence(reference.metric, model, task, at, required_skill=skill)
+                label = f"{model} · {task}: {metric_in_words(reference.metric, at)}"
                 values = found.values
                 numbers = [float(value) for value in values if not isinstance(value, str)]
                 if not values:
                     yield Part(label, model, task, status=found.status, reason=found.reason)
                 elif not numbers:
                     words = [str(value) for value in values]
-                    yield Part(label, model, task, value=_words(words), n_seeds=len(words), per_seed=list(words))
+                    yield Part(label, model, task, value=counted(words), n_seeds=len(words), per_seed=list(words))
                 else:
                     interval = interval_over_seeds([metric for _, metric in sorted(found.metrics.items())])
                     mean = float(np.mean(numbers))
@@ -200,51 +224,25 @@ class _Judge:
 
     def _why(self, word: VerdictWord, parts: Sequence[Part], smallest: float | None) -> str:
         said: list[str] = []
-        if word != "reproduced":
+        if not parts:
+            said.append("the suite has no other model or task to compare with")
+        elif word != "reproduced":
             wrong = [
                 part for part in parts if (part.holds is False if word == "not_reproduced" else part.holds is None)
             ]
             if word == "not_measured":
                 wrong = [part for part in wrong if part.status == "not_measured"]
-                said.append(f"{len(wrong)} of {len(parts)} numbers are missing; {wrong[0].reason}" if wrong else "")
+                missing = f"{len(wrong)} of {len(parts)} numbers {'is' if len(wrong) == 1 else 'are'} missing"
+                said += [missing] if len(parts) > 1 else []
+                said += [str(part.reason) for part in wrong[:1]]
             else:
-                said += [f"{part.label}: {part.reason or _apart(part)}" for part in wrong[:3]]
+                said += [f"{part.label}: {part.reason or apart(part)}" for part in wrong[:3]]
                 said += [f"and {len(wrong) - 3} more"] if len(wrong) > 3 else []
         if self._fewest == 1:
             said.append("one seed: intervals cover the choice of sequences only")
         elif smallest is not None and smallest > 0.05:
             said.append(f"with {self._fewest} seeds no p below {smallest:.3g} is possible")
         return "; ".join(said)
-
-    def _other_tasks(self, protocol: str, task: str) -> list[str]:
-        """The tasks that a protocol needs beside the one that it measures."""
-        spec = self._results.record.protocols.get(protocol)
-        if spec is None or spec["measures"] not in BUILT_IN:
-            return []
-        code = load_protocol(spec["measures"])
-        if code.relations is None:
-            return []
-        found = code.relations(task, code.params.model_validate(spec["params"])).values()
-        return [relation.task for relation in found if relation.task is not None]
-
-    def _command(self) -> str:
-        """What would measure what is missing; for a model that nobody declared, what to add first."""
-        models = list(dict.fromkeys(model for model, _, _ in self._missing))
-        unknown = [
-            model for model in models if model not in self._results.models and model not in builtin_names("model")
-        ]
-        if unknown:
-            return f"# add a spec of the model {unknown[0]} first: a YAML file, given as --model {unknown[0]}.yaml"
-        own = self._results.record.suite["name"]
-        suite = own if own in builtin_names("suite") else self._suite
-        words = ["layerstate", "run", str(suite)]
-        tasks = [task for _, task, _ in self._missing]
-        tasks += [other for _, task, protocol in self._missing for other in self._other_tasks(protocol, task)]
-        protocols = [protocol for _, _, protocol in self._missing]
-        for flag, names in (("--model", models), ("--task", tasks), ("--protocol", protocols)):
-            for name in dict.fromkeys(names):
-                words += [flag, name]
-        return shlex.join([*words, "--out", str(self._folder) if self._folder is not None else "DIR"])
 
 
 def _word_of(parts: Sequence[Part]) -> VerdictWord:
@@ -255,8 +253,7 @@ def _word_of(parts: Sequence[Part]) -> VerdictWord:
     return "reproduced" if all(part.holds for part in parts) else "inconclusive"
 
 
-def _word_part(label: str, model: str, task: str, expectation: Expectation, words: list[str], expected: str) -> Part:
-    wanted = expectation.one_of or [str(expectation.equals)]
+def _word_part(label: str, model: str, task: str, wanted: list[str], words: list[str], expected: str) -> Part:
     right = sum(word in wanted for word in words)
     holds = True if right == len(words) else False if right == 0 else None
     reason = None if holds is not None else f"{right} of {len(words)} seeds"
@@ -264,7 +261,7 @@ def _word_part(label: str, model: str, task: str, expectation: Expectation, word
         label,
         model,
         task,
-        value=_words(words),
+        value=counted(words),
         n_seeds=len(words),
         expected=expected,
         holds=holds,
@@ -324,44 +321,6 @@ def _undecided(interval: Interval, holds: bool | None) -> str | None:
     if holds is not None:
         return None
     return interval.reason or ("no interval" if interval.low is None else "the interval straddles what is expected")
-
-
-def _left_out(found: Evidence) -> str | None:
-    return None if found.status == "ok" else f"some seeds are left out ({found.status}: {found.reason})"
-
-
-def _apart(part: Part) -> str:
-    if isinstance(part.value, str):
-        return f"{part.value}, expected {part.expected}"
-    shown = "no value" if part.value is None else f"{part.value:.4g}"
-    ends = "" if part.low is None or part.high is None else f" [{part.low:.4g}, {part.high:.4g}]"
-    return f"{shown}{ends}, expected {part.expected}"
-
-
-def _expected(expectation: Expectation) -> tuple[str, float | None]:
-    """In words, and the number to compare with if there is one."""
-    if expectation.not_significant:
-        return "an interval that contains 0", 0.0
-    if expectation.at_least is not None:
-        return f"at least {expectation.at_least:g}", expectation.at_least
-    if expectation.at_most is not None:
-        return f"at most {expectation.at_most:g}", expectation.at_most
-    if isinstance(expectation.equals, int | float):
-        within = f" ± {expectation.tolerance:g}" if expectation.tolerance else ""
-        return f"{expectation.equals:g}{within}", float(expectation.equals)
-    words = expectation.one_of or [str(expectation.equals)]
-    where = {"every": f" at every {expectation.over}", "some": f" at some {expectation.over}"}
-    return " or ".join(words) + where.get(expectation.reduce or "", ""), None
-
-
-def _metric_words(metric: str, at: dict[str, str | int]) -> str:
-    places = ", ".join(f"{name} {str(value).removeprefix('$')}" for name, value in at.items())
-    return f"{metric} ({places})" if places else metric
-
-
-def _words(words: Sequence[str]) -> str:
-    counted = Counter(words)
-    return words[0] if len(counted) == 1 else ", ".join(f"{word} ×{count}" for word, count in counted.most_common())
 
 
 def _listed(names: str | list[str] | None) -> list[str]:

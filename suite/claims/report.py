@@ -37,7 +37,12 @@ def claims_text(specs: Sequence[ClaimsSpec], suites: Sequence[Gathered], folder:
     ]
     if format is Format.JSON:
         found = [
-            {"claims": spec.name, "suite": suite.record.suite["name"], "verdicts": [_plain(each) for each in verdicts]}
+            {
+                "claims": spec.name,
+                "suite": suite.record.suite["name"],
+                "identity": suite.record.identity,
+                "verdicts": [_plain(each) for each in verdicts],
+            }
             for spec, suite, verdicts in judged
         ]
         return json.dumps({"claims": found}, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
@@ -46,13 +51,20 @@ def claims_text(specs: Sequence[ClaimsSpec], suites: Sequence[Gathered], folder:
         header += ["value", "low", "high", "seeds", "holds", "status", "p", "smallest_p", "why", "command"]
         rows = [row for spec, suite, verdicts in judged for each in verdicts for row in _csv_rows(spec, suite, each)]
         return as_csv(header, rows)
-    return "\n".join(_table(spec, suite, verdicts, format) for spec, suite, verdicts in judged)
+    return "\n".join(_table(spec, _on(suite, suites), verdicts, format) for spec, suite, verdicts in judged)
 
 
-def _table(spec: ClaimsSpec, suite: Gathered, verdicts: Sequence[Verdict], format: Format) -> str:
+def _on(suite: Gathered, suites: Sequence[Gathered]) -> str:
+    """The suite's name, and its identity where another one has that name."""
+    names = [other.record.suite["name"] for other in suites]
+    name = str(suite.record.suite["name"])
+    return name if names.count(name) == 1 else f"{name} ({suite.record.identity})"
+
+
+def _table(spec: ClaimsSpec, on: str, verdicts: Sequence[Verdict], format: Format) -> str:
     counts = Counter(verdict.verdict for verdict in verdicts)
     counted = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in counts.most_common())
-    title = f"{spec.title} · on {suite.record.suite['name']}: {counted}"
+    title = f"{spec.title} · on {on}: {counted}"
     header = ["claim", "source", "expected", "measured [95 % interval]", "verdict"]
     rows = [row for verdict in verdicts for row in _rows(verdict)]
     if format is Format.MARKDOWN:
@@ -80,7 +92,7 @@ def _expected(part: Part) -> str:
 
 def _measured(part: Part) -> str:
     if part.value is None:
-        return f"{part.label}: – ({part.status})"
+        return f"{part.label}: – ({part.status.replace('_', ' ')})"
     if isinstance(part.value, str):
         return f"{part.label} = {part.value}"
     ends = "" if part.low is None or part.high is None else f" [{part.low:.3g}, {part.high:.3g}]"
@@ -93,7 +105,11 @@ def _notes(verdict: Verdict) -> list[str]:
         notes.append(f"its authors withdrew it; see {verdict.claim.replaced_by}")
     if verdict.p is not None:
         notes.append(f"exact sign-flip p = {verdict.p:.3g}")
-    return notes + ([f"run: {verdict.command}"] if verdict.command else [])
+    if verdict.command:
+        # What starts with # is no command: what must be there before one can be given.
+        is_command = not verdict.command.startswith("#")
+        notes.append(f"run: {verdict.command}" if is_command else verdict.command.removeprefix("# "))
+    return notes
 
 
 def _csv_rows(spec: ClaimsSpec, suite: Gathered, verdict: Verdict) -> list[list[Any]]:

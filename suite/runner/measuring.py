@@ -17,7 +17,7 @@ from ..protocols import Outcome, ProtocolCode, Reading, load_protocol
 from ..spec.dump import resolved_values
 from ..spec.load import Located
 from ..spec.results import CellRecord, GateReading, Metric, PackedArray, Result, Status
-from ..spec.schema import Gate, ProtocolSpec
+from ..spec.schema import Gate, MetricSpec, ProtocolSpec
 from .attempts import Attempts
 from .errors import CellFailed
 from .outcomes import checked
@@ -247,6 +247,7 @@ def _to_metric(reading: Reading, spec: ProtocolSpec, gate: GateReading | None) -
             f"{', '.join(spec.metrics)}. Add it under metrics, with title, unit and direction."
         )
     value = reading.value if isinstance(reading.value, str) else _finite(reading.value)
+    _check_coordinates(reading, declared, spec)
     status, reason = _status(reading, value, gate)
     return Metric(
         metric=reading.metric,
@@ -260,6 +261,20 @@ def _to_metric(reading: Reading, spec: ProtocolSpec, gate: GateReading | None) -
         status=status,
         reason=reason,
     )
+
+
+def _check_coordinates(reading: Reading, declared: MetricSpec, spec: ProtocolSpec) -> None:
+    """Where the YAML declares a metric's coordinates, its numbers have them; without a number, some may lack."""
+    if declared.at is None:
+        return
+    unknown = reading.at.keys() - {*declared.at, *declared.sometimes}
+    missing = declared.at if reading.value is not None else []
+    if unknown or not reading.at.keys() >= set(missing):
+        given = ", ".join(reading.at) or "no coordinates"
+        raise CellFailed(
+            f"The protocol {spec.name} gives {reading.metric} at {given}, and its YAML declares "
+            f"{', '.join(declared.at) or 'none'}. Mend `at` of the metric there, or leave it out."
+        )
 
 
 def _status(reading: Reading, value: float | str | None, gate: GateReading | None) -> tuple[Status, str | None]:

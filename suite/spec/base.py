@@ -33,9 +33,10 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True)
 
 
-def wrong(field: str, message: str) -> PydanticCustomError:
-    """A rule between fields is broken: `field` is the one to point at."""
-    return PydanticCustomError("between_fields", "{message}", {"message": message, "field": field})
+def wrong(field: str | tuple[str | int, ...], message: str) -> PydanticCustomError:
+    """A rule between fields is broken: `field` is the one to point at, by its name or by the keys that lead to it."""
+    keys = (field,) if isinstance(field, str) else field
+    return PydanticCustomError("between_fields", "{message}", {"message": message, "field": keys})
 
 
 def without_repeats(values: list[Any]) -> list[Any]:

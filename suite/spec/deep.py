@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from ...tasks.errors import LayerstateError, SpecError, TaskError
 from .claimed import claims_problems
+from .claimed_names import Measured
 from .explain import Problem, problem_at, problems_of, spec_error
 from .located import Located, find_spec
 from .nodes import Key, PlacedError
@@ -19,11 +20,12 @@ from .suggest import did_you_mean, listed, quoted
 __all__ = ["params_problem", "validate_deep"]
 
 
-def validate_deep(located: Located) -> Located:
+def validate_deep(located: Located, measured: Measured | None = None) -> Located:
     """Check a spec against the code that it names.
 
     A task's family is built with its parameters, and must have its target and states; a protocol's parameters are
-    checked by its code, and come back with every default filled in. Other kinds come back as they are.
+    checked by its code, and come back with every default filled in. Claims must speak of metrics, coordinates and names
+    that there are, those in the run folder on which they are to be judged included. Other kinds come back as they are.
 
     Raises
     ------
@@ -37,7 +39,7 @@ def validate_deep(located: Located) -> Located:
     if isinstance(located.spec, ProtocolSpec):
         return _with_checked_params(located, located.spec)
     if isinstance(located.spec, ClaimsSpec):
-        problems = claims_problems(located, located.spec)
+        problems = claims_problems(located, located.spec, measured)
         if problems:
             raise spec_error(problems)
     if isinstance(located.spec, Model):
@@ -107,7 +109,26 @@ def _with_checked_params(located: Located, protocol: ProtocolSpec) -> Located:
         params = code.params.model_validate(protocol.params)
     except ValidationError as error:
         raise spec_error(problems_of(error, code.params, located.marks, ("params",))) from None
+    problems = _coordinate_problems(located, protocol)
+    if problems:
+        raise spec_error(problems)
     return replace(located, spec=protocol.model_copy(update={"params": params.model_dump()}))
+
+
+def _coordinate_problems(located: Located, protocol: ProtocolSpec) -> list[Problem]:
+    """Coordinates of metrics that the protocol does not declare."""
+    return [
+        problem_at(
+            located.marks,
+            ("metrics", name, field, number),
+            f"{quoted(coordinate)} is not declared — {did_you_mean(coordinate, protocol.coordinates)} "
+            "(say what it may be under `coordinates` of the protocol)",
+        )
+        for name, metric in protocol.metrics.items()
+        for field, coordinates in (("at", metric.at or []), ("sometimes", metric.sometimes))
+        for number, coordinate in enumerate(coordinates)
+        if coordinate not in protocol.coordinates
+    ]
 
 
 def _suite_problems(located: Located, model: Model) -> list[Problem]:

@@ -108,18 +108,16 @@ def _locate(details: ErrorDetails, base: Node) -> _Found:
     location = details["loc"]
     if details["type"] == "missing":
         location = location[:-1]
-    for key in location:
+    context = details.get("ctx", {})
+    rule: tuple[Key, ...] = context.get("field", ())
+    if details["type"] == "union_tag_invalid":
+        rule = (str(context["discriminator"]).strip("'"),)
+    for key in (*location, *rule):
         below = node.child(key)
         if below is not None:
             node, keys = below, (*keys, key)
     if details["type"] == "missing":
         keys = (*keys, details["loc"][-1])
-    context = details.get("ctx", {})
-    field = context.get("field")
-    if details["type"] == "union_tag_invalid":
-        field = str(context["discriminator"]).strip("'")
-    if field is not None and node.child(field) is not None:
-        node, keys = node.child(field) or node, (*keys, field)
     return _Found(keys, node, details, of_key=bool(location) and location[-1] == "[key]")
 
 
@@ -221,7 +219,8 @@ def _wrong_value(value: Any, item: _Found, kind: str) -> str:
     if kind in _BOUNDS:
         return f"{describe(value)} — {_BOUNDS[kind].format(**context)} would be right"
     if kind == "too_short":
-        return f"{describe(value)} — at least one entry is needed"
+        least = int(context["min_length"])
+        return f"{describe(value)} — at least {'one entry is' if least == 1 else f'{least} entries are'} needed"
     if kind == "string_too_short":
         return "an empty text — a text would be right"
     if kind in ("string_too_long", "too_long"):

@@ -119,8 +119,12 @@ ROLES: dict[str, dict[str, Role]] = {
     "TorchModuleModel": _MODEL | {"module": TRAINS, "sites": MEASURES, "components": MEASURES},
     "ModuleSites": _each(MEASURES, "embed", "blocks", "output"),
     "ComponentRule": _each(MEASURES, "pattern", "output", "modes"),
-    "ProtocolSpec": _DESCRIBED | {"name": MEASURES, "measures": MEASURES, "params": MEASURES, "metrics": MEASURES},
-    "MetricSpec": {"title": EXCLUDED, "unit": MEASURES, "direction": MEASURES, "description": EXCLUDED},
+    "ProtocolSpec": _DESCRIBED
+    | {"name": MEASURES, "measures": MEASURES, "params": MEASURES, "metrics": MEASURES}
+    # Where numbers stand and what they may be is declared to check claims, and changes none.
+    | _each(EXCLUDED, "coordinates"),
+    "MetricSpec": _each(EXCLUDED, "title", "at", "sometimes", "value", "description")
+    | _each(MEASURES, "unit", "direction"),
     "Gate": _each(MEASURES, "metric", "at_length", "at_least"),
     # A suite only says which cells and measurements there are.
     "SuiteSpec": _DESCRIBED
@@ -128,7 +132,7 @@ ROLES: dict[str, dict[str, Role]] = {
     | {"gate": MEASURES},
     "SuiteOverride": _each(EXCLUDED, "tasks", "models", "protocols"),
     # Claims are judged on results, and change none.
-    "ClaimsSpec": _DESCRIBED | _each(EXCLUDED, "name", "suite", "protocols", "claims"),
+    "ClaimsSpec": _DESCRIBED | _each(EXCLUDED, "name", "suite", "protocols", "models", "tasks", "claims"),
     "Claim": _each(
         EXCLUDED, "id", "says", "source", "status", "replaced_by", "expect", "also", "beside", "required_skill"
     ),

@@ -528,8 +528,11 @@ AnyModel = ReferenceModel | TorchModuleModel | HuggingFaceModel | MambaSsmModel
 ModelSpec = Annotated[AnyModel, Field(discriminator="adapter")]
 
 
+Words = Annotated[list[Line], Field(min_length=1), AfterValidator(without_repeats)]
+
+
 class MetricSpec(Strict):
-    """How a metric is shown."""
+    """How a metric is shown, where its numbers stand and what they may be."""
 
     title: Line
     """A short title."""
@@ -537,6 +540,12 @@ class MetricSpec(Strict):
     """`share`, `pp`, `sites`, `skill` …"""
     direction: Literal["higher", "lower", "none"]
     """Which way is better, if any."""
+    at: Annotated[list[Name], AfterValidator(without_repeats)] | None = None
+    """The coordinates of each of its numbers, of those that the protocol declares; not checked if left out."""
+    sometimes: Annotated[list[Name], AfterValidator(without_repeats)] = Field(default_factory=list[str])
+    """Coordinates that some of its numbers have beside these."""
+    value: Literal["number", "word", "site"] | Words | None = None
+    """What it may be: `number`, `word`, `site`, or the list of its words; its unit says so if left out."""
     description: Text | None = None
     """What it says, and what it does not."""
 
@@ -549,6 +558,10 @@ class ProtocolSpec(Described):
     """The measuring code: a built-in or installed protocol, or `path/to/file.py`."""
     params: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Its parameters, checked by the protocol."""
+    coordinates: dict[Name, Literal["site", "length", "variable", "number", "word"] | Words] = Field(
+        default_factory=dict[str, Literal["site", "length", "variable", "number", "word"] | Words]
+    )
+    """What the coordinates of its metrics may be: `site`, `length`, `variable`, `number`, `word` or a list."""
     metrics: Annotated[dict[Name, MetricSpec], Field(min_length=1)]
     """The metrics it yields."""
 

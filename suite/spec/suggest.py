@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["closest", "did_you_mean", "listed", "printable", "quoted"]
+__all__ = ["closest", "did_you_mean", "did_you_mean_of", "listed", "printable", "quoted"]
 
 
 def printable(text: str) -> str:
@@ -47,3 +47,10 @@ def did_you_mean(word: str, options: Iterable[str], limit: int = 12) -> str:
     if len(names) > limit:
         return f"one of {len(names)}, such as {listed(names[:limit])}, would be right"
     return f"{listed(names)} would be right"
+
+
+def did_you_mean_of(word: str, options: list[str]) -> str:
+    """The same, with the few options beside it in their own order: ``did you mean `x`? (`x` or `y`)``."""
+    if closest(word, options) is None:
+        return f"{listed(options)} would be right"
+    return did_you_mean(word, options) + (f" ({listed(options)})" if len(options) > 1 else "")

@@ -201,3 +201,125 @@ def test_the_control_stands_beside_and_decides_nothing() -> None:
     found = judged(HERE | {"at_least": 5.0}, causal(effect(9.0, 0.5), refit), beside=beside)
     assert found.verdict == "reproduced"
     assert [part.value for part in found.beside] == [0.99]
+
+
+def test_a_control_stands_where_the_expectation_does_if_it_says_nothing_else() -> None:
+    """One that is given no coordinates, and wants none, says `at: {}`."""
+    refit, gap = metric("refit_accuracy", 0.99, 0.01, at=AT), metric("gap", 1.0, 0.01)
+    found = judged(
+        HERE | {"at_least": 5.0}, causal(effect(9.0, 0.5), refit), beside={"metric": "causal.refit_accuracy"}
+    )
+    assert [part.value for part in found.beside] == [0.99]
+    found = judged(HERE | {"at_least": 5.0}, causal(effect(9.0, 0.5), gap), beside={"metric": "causal.gap", "at": {}})
+    assert [part.value for part in found.beside] == [1.0]
+
+
+def test_beside_an_order_stand_the_models_of_the_order() -> None:
+    expect = {key: value for key, value in HERE.items() if key != "model"} | {"order": [["lstm"], ["gru"]]}
+    results = [causal(effect(value, 0.5), model=model) for model, value in (("lstm", 9.0), ("gru", 2.0))]
+    found = judged(expect, *results, beside={"metric": "causal.effect"})
+    assert [(part.model, part.value) for part in found.beside] == [("lstm", 9.0), ("gru", 2.0)]
+
+
+COMPARED_WITH_NUMBERS: list[dict[str, Any]] = [
+    {"at_least": 0.5},
+    {"at_most": 0.5},
+    {"equals": 2.0},
+    {"not_significant": True},
+    {"more_than": {"metric": "causal.effect", "model": "lstm", "task": "dyck", "at": AT}},
+]
+
+
+@pytest.mark.parametrize("comparison", COMPARED_WITH_NUMBERS, ids=lambda comparison: next(iter(comparison)))
+def test_a_word_is_neither_above_nor_below_a_number(comparison: dict[str, Any]) -> None:
+    found = judged(HERE | comparison, *(causal(effect("late"), model=model) for model in ("gru", "lstm")))
+    assert found.verdict == "inconclusive"
+    assert [part.status for part in found.measured] == ["undefined"]
+    assert "`late` is a word, and a number is expected" in found.why
+
+
+@pytest.mark.parametrize("comparison", [{"equals": "gradual"}, {"one_of": ["0.9"]}])
+def test_a_number_is_no_word(comparison: dict[str, Any]) -> None:
+    found = judged(HERE | comparison, causal(effect(0.9, 0.05)))
+    assert (found.verdict, found.measured[0].status) == ("inconclusive", "undefined")
+    assert "`0.9` is a number, and a word is expected" in found.why
+
+
+def test_a_number_is_no_word_at_any_place() -> None:
+    places = [effect(value, 1.0, at={"site": site}) for site, value in (("block.0", 3.0), ("block.1", 30.0))]
+    found = judged(ANYWHERE | {"over": "site", "reduce": "some", "equals": "3.0"}, causal(*places))
+    assert (found.verdict, found.measured[0].status) == ("inconclusive", "undefined")
+
+
+@pytest.mark.parametrize(
+    ("at", "why"),
+    [
+        ({"site": "block.7"}, "causal.effect has no site `block.7` there; it has `block.0` and `block.1`"),
+        ({"sites": "block.0"}, "has no coordinate `sites`, it has `site` — did you mean `site`?"),
+        ({}, "has the coordinates `site`; `site` is missing"),
+        ({"site": "$last", "fill": "mean"}, "has no coordinate `fill`"),
+    ],
+)
+def test_where_nothing_was_measured_is_no_doubt(at: dict[str, Any], why: str) -> None:
+    """A run can't be doubtful about a site that the model does not have; and no command would measure it."""
+    results = causal(effect(9.0, 0.5), effect(9.0, 0.5, at={"site": "block.1"}))
+    found = judged(ANYWHERE | {"at": at, "at_least": 5.0}, results)
+    assert (found.verdict, found.measured[0].status, found.command) == ("not_measured", "not_measured", None)
+    assert why in found.why
+
+
+def test_a_reading_without_a_value_stands_at_its_place_all_the_same() -> None:
+    found = judged(HERE | {"at_least": 5.0}, causal(effect(None, status="undefined", reason="unreadable")))
+    assert found.verdict == "inconclusive"
+    assert "unreadable" in found.why
+
+
+def test_of_all_models_none_is_compared_with_itself() -> None:
+    expect = ANYWHERE | {"at": AT, "more_than": {"metric": "causal.effect", "model": "lstm"}}
+    del expect["model"]
+    results = [causal(effect(v, 0.5), model=m) for m, v in (("gru", 9.0), ("lstm", 2.0), ("mamba", 7.0))]
+    found = judged(expect, *results)
+    assert [part.model for part in found.measured] == ["gru", "mamba"]
+    assert found.verdict == "reproduced"
+
+
+GRU: dict[str, Any] = {"metric": "causal.gap", "model": "gru", "task": "dyck", "at_least": 0.0}
+OWN = {"model": "own", "task": "task8"}
+
+
+@pytest.mark.parametrize(
+    ("on", "expect", "suite", "command"),
+    [
+        ("quick", {}, None, "run quick --model gru --task dyck"),
+        ("quick", {}, "standard", "run quick --model gru --task dyck"),
+        ("mine", {}, None, "run mine.yaml --model gru --task dyck # mine.yaml: your own file"),
+        ("mine", {}, "standard", "run standard --model gru --task dyck"),
+        ("mine", {}, "./a.yaml", "run ./a.yaml --model gru --task dyck"),
+        ("mine", OWN, "standard", "run mine.yaml --model own --task task8 # mine.yaml: your own file"),
+        ("quick", OWN, None, "run quick --model own.yaml --task task8.yaml # own.yaml, task8.yaml: your own files"),
+        (
+            "quick",
+            {"task": "other"},
+            None,
+            "# add a spec of the task other first: a YAML file, given as --task other.yaml",
+        ),
+        (
+            "quick",
+            {"model": "two"},
+            None,
+            "# add a spec of the model two first: a YAML file, given as --model two.yaml",
+        ),
+    ],
+)
+def test_the_command_runs_the_suite_that_the_folder_holds(
+    on: str, expect: dict[str, Any], suite: str | None, command: str
+) -> None:
+    """A suite, model or task that is not built in is named by its file."""
+    entry = {"id": "one", "says": "Something.", "source": {"paper": "a paper"}, "expect": GRU | expect}
+    made = {"kind": "claims", "name": "mine", "title": "Mine", "claims": [entry]} | ({"suite": suite} if suite else {})
+    folder = record(models=("gru", "own"), tasks=("dyck", "task8"))
+    folder.suite["name"] = on
+    (found,) = judge(ClaimsSpec.model_validate(made), [], folder, folder=Path("runs"))
+    assert str(found.command).replace(" --protocol causal --out runs", "").replace("  #", " #") == (
+        command if command.startswith("#") else f"layerstate {command}"
+    )

@@ -115,12 +115,17 @@ def test_claims_of_ones_own_over_a_protocol_of_ones_own(workshop: Any) -> None:
         CLAIM | {"id": "impossible", "expect": impossible, "status": "withdrawn", "replaced_by": "behaves"},
         CLAIM | {"id": "absent", "expect": absent},
         CLAIM | {"id": "own", "expect": {"metric": f"{name}.{metric}", "at_least": -1e9}},
+        CLAIM | {"id": "foreign", "expect": absent | {"model": "somebody"}},
+        CLAIM | {"id": "elsewhere", "expect": behaves | {"at": {"length": 60}}},
         protocols=["./mine_protocol.yaml"],
+        models=["somebody"],
     )
     table = workshop.layerstate("claims", workshop.out, "--claims", path)
     assert table.exit_code == 0, table.stderr
     assert re.search(r"impossible \(withdrawn\)", table.stdout)
-    assert "layerstate run standard --model lstm --task parity8 --protocol behaviour" in table.stdout
+    assert "layerstate run tiny_suite.yaml --model lstm --task parity8 --protocol behaviour" in table.stdout
+    assert "\nforeign: add a spec of the model somebody first: a YAML file" in table.stdout
+    assert "\nelsewhere: behaviour.accuracy has no length `60` there; it has `8` and `12`\n" in table.stdout
 
     def refuse(constant: str) -> float:
         raise AssertionError(constant)
