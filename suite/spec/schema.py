@@ -246,7 +246,7 @@ class FineTuning(Training):
             raise wrong("lora", "given with `method: full` — `method: lora` would be right, or no `lora`")
         if self.batch_size % self.accumulate:
             raise wrong(
-                "accumulate", f"{self.accumulate} — a divisor of the batch_size {self.batch_size} would be right"
+                "accumulate", f"{self.accumulate} parts of a batch of {self.batch_size} — a divisor would be right"
             )
         return self
 

@@ -127,7 +127,7 @@ def test_the_specs_that_the_errors_are_made_from_are_right(tmp_path: Path, text:
             MODEL,
             "adapter: reference\n",
             "",
-            "1:1: the key `adapter` is missing — `reference` or `torch_module` would be",
+            "1:1: the key `adapter` is missing — `reference`, `torch_module`, `huggingface` or `mamba_ssm`",
         ),
         (MODEL, "type: mamba", "type: mamab", "5:22: architecture.type: `mamab` is unknown — did you mean `mamba`?"),
         (
