@@ -64,7 +64,7 @@ class Groups:
         self.target = check_target(self.family, target, self.classes)
         self.variables = {
             "product": StateVariable(
-                "The product of all elements so far, state_t = x_t ∘ state_{t-1}; token and state g<i> are the same "
+                "The product of all elements so far, state_t = x_t ∘ state_{t-1}; token gi and state gi are the same "
                 f"element. {_numbering(elements)}",
                 self.vocabulary,
             ),
