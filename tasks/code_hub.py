@@ -20,7 +20,7 @@ from typing import Any
 from .code_data import Functions, functions_of, read_functions, write_functions
 from .described import Origin
 from .errors import TaskError
-from .hub import Snapshot, extra_module, fetch
+from .hub import Snapshot, extra_module, fetch, hub_module
 from .lexical import CLASSES
 
 __all__ = ["HubDataset"]
@@ -149,6 +149,7 @@ class HubDataset:
 
 def _datasets() -> Any:
     try:
+        hub_module("source 'hub'")
         return extra_module("datasets", "source 'hub'")
     except TaskError as error:
         raise TaskError(f"{error}; {_OTHERWISE}", field="source") from error
