@@ -11,8 +11,10 @@ from typing import Any
 
 from ...tasks.base import Task
 from ...tasks.described import Origin, StateVariable
+from ...tasks.splits import SPLITS
 from ...tasks.stored_files import Part, file_name
 from ..spec.schema import TaskSpec
+from ..spec.source import MEASURING
 
 __all__ = ["MARK", "SPECS", "Described", "card_text", "split_name"]
 
@@ -59,7 +61,7 @@ class Described:
 
 def split_name(part: Part) -> str:
     """The split as `datasets` calls it: with the length where there are several."""
-    return f"{part.split}_{part.length}" if part.split == "evaluate" else part.split
+    return f"{part.split}_{part.length}" if part.split in MEASURING else part.split
 
 
 def card_text(hub: Any, tasks: Sequence[Described], options: Sequence[str]) -> str:
@@ -155,7 +157,7 @@ def _splits_text(tasks: Sequence[Described]) -> str:
     n = tasks[0].parts[Part("train", tasks[0].spec.lengths.train)][0]
     return (
         "## Splits\n\nA sequence's split is a hash of its content, so no sequence of one length is in two splits. "
-        "`probe_train`, `probe_test` and each `evaluate_<length>` are what layerstate measures on, the same bytes. "
+        "`probe_train`, `probe_test` and `evaluate`, each at every length, are what layerstate measures on. "
         "`validation` is what decides when a training stops. Training data have no end in layerstate: each step draws "
         f"its own. `train` holds {n} of these sequences (option `--train`); a model that is trained on this data set "
         "draws from them with replacement, so it is another training than the generator's."
@@ -172,8 +174,7 @@ def _citation(tasks: Sequence[Described]) -> str:
 
 def _ordered(each: Described) -> list[Part]:
     """Training data first, evaluation last and by length."""
-    order = ("train", "validation", "probe_train", "probe_test", "evaluate")
-    return sorted(each.parts, key=lambda part: (order.index(part.split), part.length))
+    return sorted(each.parts, key=lambda part: (SPLITS.index(part.split), part.length))
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

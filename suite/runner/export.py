@@ -21,9 +21,8 @@ from ...tasks.stored_files import Part, content_digest, file_name
 from ..spec.dump import dump_resolved
 from ..spec.load import Located
 from ..spec.schema import TaskSizes, TaskSpec
-from ..spec.source import task_of
+from ..spec.source import MEASURING, task_of
 from .card import SPECS, Described, card_text
-from .digests import measuring_parts
 from .files import translated
 from .folders import Outcome, new_folder
 from .versions import VALIDATION_SEQUENCES
@@ -160,7 +159,9 @@ def _sized(spec: TaskSpec, sizes: Sizes) -> TaskSpec:
 def _wanted(spec: TaskSpec, sizes: Sizes) -> Iterator[tuple[str, int, int]]:
     yield "train", spec.lengths.train, sizes.train
     yield "validation", spec.lengths.train, VALIDATION_SEQUENCES
-    yield from measuring_parts(spec)
+    for split in MEASURING:  # protocols read them at every length: chance, for one, is fitted at each
+        for length in spec.lengths.evaluate:
+            yield split, length, getattr(spec.sizes, split)
 
 
 def _features(datasets: Any, vocabulary: tuple[str, ...], values: dict[str, tuple[str, ...]]) -> Any:

@@ -14,7 +14,7 @@ from .explain import Problem, problem_at, problems_of, spec_error
 from .located import Located
 from .nodes import Key
 from .schema import ClaimsSpec, ProtocolSpec, TaskSpec, TorchModuleModel
-from .source import config_of, local_folder
+from .source import MEASURING, config_of, local_folder
 from .suggest import did_you_mean, listed, quoted
 
 if TYPE_CHECKING:
@@ -100,15 +100,18 @@ def _dataset_problems(located: Located, task: TaskSpec, rules: Task) -> list[Pro
     except TaskError as error:
         return [problem_at(located.marks, (error.field or "path",), str(error))]
     wanted = [(Part("train", task.lengths.train), ("lengths", "train"))]
-    wanted += [(Part("evaluate", length), ("lengths", "evaluate")) for length in task.lengths.evaluate]
+    wanted += [
+        (Part(split, length), ("lengths", "evaluate")) for length in task.lengths.evaluate for split in MEASURING
+    ]
     held = ", ".join(f"{part.split} {part.length}" for part in sorted(there))
-    return [
+    problems = [
         problem_at(
             located.marks, keys, f"{folder} holds no {part.split} sequences of length {part.length}, only {held}"
         )
         for part, keys in wanted
         if part not in there
     ]
+    return problems[:1]  # one says it all
 
 
 def _task_problem(located: Located, error: TaskError) -> Problem:

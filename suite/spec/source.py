@@ -12,7 +12,10 @@ from .schema import TaskSpec
 if TYPE_CHECKING:
     from ...tasks.base import Task
 
-__all__ = ["config_of", "local_folder", "task_of"]
+__all__ = ["MEASURING", "config_of", "local_folder", "task_of"]
+
+MEASURING = ("probe_train", "probe_test", "evaluate")
+"""The splits that protocols measure on, each at every evaluation length."""
 
 _OTHERWISE = "a `path` without a `revision` names a folder on this machine"
 
