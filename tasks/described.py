@@ -64,7 +64,7 @@ class _WithOrigin(Protocol):
 
 def variables_of(task: Task) -> dict[str, StateVariable]:
     """Every state variable of a task in words, in the order of `task.classes`."""
-    said = task.variables if isinstance(task, _WithVariables) else {}
+    said: Mapping[str, StateVariable] = task.variables if isinstance(task, _WithVariables) else {}
     return {
         name: said[name] if name in said else StateVariable(f"The state `{name}` of the family.", numbered(classes))
         for name, classes in task.classes.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ...tasks.errors import LayerstateError
 from ...tasks.hub import hub_module
@@ -100,7 +100,8 @@ class Hub:
         there: dict[str, str] = {}
         if self._api.repo_exists(self._repo, repo_type="dataset"):
             info = self._api.dataset_info(self._repo, files_metadata=True)
-            there = {each.rfilename: _remote_digest(each) for each in info.siblings or []}
+            siblings = cast("list[Any]", info.siblings or [])
+            there = {str(each.rfilename): _remote_digest(each) for each in siblings}
             there = {name: value for name, value in there.items() if name not in _LEFT_ALONE}
             if there and there.items() == _local_digests(folder, there).items():
                 return Pushed(url, str(info.sha), same=True)

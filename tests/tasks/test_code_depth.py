@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import runpy
 from collections.abc import Callable
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -127,6 +129,14 @@ def test_the_shipped_file_has_no_text_and_says_where_it_comes_from() -> None:
     assert licences <= {"MIT", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0"}
     assert {package["name"] for package in metadata["packages"]} == set(table["package"].to_pylist())
     assert all(package["version"] and len(package["sha256"]) == 64 for package in metadata["packages"])
+
+
+def test_the_licence_note_says_what_is_in_the_shipped_file() -> None:
+    """If this fails: python scripts/licence_note.py, and commit what it writes."""
+    root = Path(__file__).parents[2]
+    note = (root / "tasks" / "data" / "code_depth_embedded.md").read_text(encoding="utf-8")
+    assert note == runpy.run_path(str(root / "scripts" / "licence_note.py"))["note"]()
+    assert SHA256 in note
 
 
 def test_every_split_has_a_thousand_different_windows(built: dict[str, Task]) -> None:
