@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -35,6 +35,14 @@ class Batch:
     def take(self, rows: NDArray[Any]) -> Batch:
         """The sequences at `rows` (indices or a boolean mask), states alike."""
         return Batch(self.tokens[rows], {name: value[rows] for name, value in self.states.items()})
+
+    @classmethod
+    def joined(cls, parts: Sequence[Batch]) -> Batch:
+        """The sequences of all `parts`, one after the other; they have one length and the same states."""
+        return cls(
+            np.concatenate([part.tokens for part in parts]),
+            {name: np.concatenate([part.states[name] for part in parts]) for name in parts[0].states},
+        )
 
 
 @runtime_checkable

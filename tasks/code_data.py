@@ -1,4 +1,4 @@
-"""Where `code_depth` takes its functions from: the shipped Parquet file, or a data set on the Hugging Face Hub."""
+"""Functions as `code_depth` uses them, lexical classes without any text: made from text, and kept in Parquet files."""
 
 from __future__ import annotations
 
@@ -8,15 +8,25 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .described import Origin
 from .errors import TaskError
 from .lexical import CLASSES, lexical_classes
 
-__all__ = ["EMBEDDED_FILE", "METADATA_KEY", "Functions", "HubDataset", "embedded_functions", "functions_of"]
+__all__ = [
+    "EMBEDDED_FILE",
+    "METADATA_KEY",
+    "Functions",
+    "embedded_functions",
+    "functions_of",
+    "read_functions",
+    "write_functions",
+]
 
 EMBEDDED_FILE = "code_depth_embedded.parquet"
 """Name of the shipped file in the package's folder `tasks/data`."""
@@ -24,7 +34,7 @@ EMBEDDED_FILE = "code_depth_embedded.parquet"
 METADATA_KEY = b"layerstate.code_depth"
 """Key of the file's metadata: vocabulary, packages with version and licence, and what was left out, as JSON."""
 
-_TEXT_COLUMN = "whole_func_string"
+_UNKNOWN = Origin(("unknown",), "Functions that were given by the caller.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,78 +49,23 @@ class Functions:
         Tokens of each.
     left_out : int
         How many did not tokenise.
+    origin : Origin
+        Whose code they were.
+    commit : str, optional
+        Of a data set on the Hub, what its revision stood for.
     """
 
     classes: NDArray[np.uint8]
     lengths: NDArray[np.int64]
     left_out: int
+    origin: Origin = _UNKNOWN
+    commit: str | None = None
 
     def digest(self) -> str:
         """SHA-256 over the lengths and the classes: the same for the same functions, however they are stored."""
         total = hashlib.sha256(self.lengths.astype("<i8").tobytes())
         total.update(self.classes.tobytes())
         return total.hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class HubDataset:
-    """A data set of Python functions on the Hub, or a local folder of the same form.
-
-    Attributes
-    ----------
-    dataset : str
-        Id on the Hub, or path of a folder.
-    revision : str
-        Commit or branch that is read.
-    files : str
-        Pattern of the Parquet files in it.
-    functions : int
-        How many functions are taken, from the first on.
-    """
-
-    dataset: str
-    revision: str
-    files: str
-    functions: int
-
-    def load(self) -> Functions:
-        """Download (or take from the cache) and tokenise.
-
-        Raises
-        ------
-        TaskError
-            Without the package `datasets`, without the network, or for data of another form.
-        """
-        rows = self._rows()
-        if _TEXT_COLUMN not in rows.column_names:
-            raise TaskError(
-                f"data set {self.dataset!r} has no column {_TEXT_COLUMN!r}, only {', '.join(rows.column_names)}",
-                field="dataset",
-            )
-        return functions_of(rows.select(range(min(self.functions, len(rows))))[_TEXT_COLUMN])
-
-    def _rows(self) -> Any:
-        try:
-            datasets: Any = importlib.import_module("datasets")
-        except ImportError as error:
-            raise TaskError(
-                "source 'hub' needs the package datasets (pip install 'layerstate[hf]'); the task "
-                "code_depth_embedded needs neither it nor the network",
-                field="source",
-            ) from error
-        hub_errors: Any = importlib.import_module("huggingface_hub.errors")
-        try:
-            return datasets.load_dataset(
-                self.dataset, data_files={"train": self.files}, revision=self.revision, split="train"
-            )
-        except (OSError, ValueError, RuntimeError, hub_errors.HfHubHTTPError) as error:
-            reason = (str(error).splitlines() or [""])[0]
-            raise TaskError(
-                f"cannot read {self.files!r} of data set {self.dataset!r} at revision {self.revision!r} "
-                f"({type(error).__name__}: {reason}). With a network, 'layerstate data download' fetches it once; "
-                "without one, use the task code_depth_embedded, which is another task and ships with layerstate",
-                field="dataset",
-            ) from error
 
 
 def embedded_functions() -> Functions:
@@ -131,11 +86,15 @@ def embedded_functions() -> Functions:
     metadata = json.loads(table.schema.metadata[METADATA_KEY])
     if tuple(metadata["vocabulary"]) != CLASSES:
         raise TaskError(f"{place} was made with other lexical classes; make it again", field="source")
-    left_out = sum(package["left_out"] for package in metadata["packages"])
-    return _end_to_end([np.frombuffer(row, np.uint8) for row in table["classes"].to_pylist()], left_out)
+    packages = cast("list[dict[str, Any]]", metadata["packages"])
+    licences = sorted({str(package["licence"]).lower() for package in packages})
+    named = ", ".join(f"{package['name']} {package['version']} ({package['licence']})" for package in packages)
+    note = f"Lexical classes, without any code text, of functions of these packages: {named}."
+    rows = [np.frombuffer(row, np.uint8) for row in table["classes"].to_pylist()]
+    return _end_to_end(rows, sum(package["left_out"] for package in packages), Origin(tuple(licences), note))
 
 
-def functions_of(texts: Iterable[str]) -> Functions:
+def functions_of(texts: Iterable[str], origin: Origin = _UNKNOWN, commit: str | None = None) -> Functions:
     """Tokenise functions; those that do not tokenise are counted and left out."""
     left_out = 0
     kept: list[NDArray[np.uint8]] = []
@@ -145,10 +104,45 @@ def functions_of(texts: Iterable[str]) -> Functions:
             left_out += 1
         else:
             kept.append(classes)
-    return _end_to_end(kept, left_out)
+    return _end_to_end(kept, left_out, origin, commit)
 
 
-def _end_to_end(functions: list[NDArray[np.uint8]], left_out: int) -> Functions:
+def write_functions(path: Path, functions: Functions) -> None:
+    """Keep functions in a Parquet file that `read_functions` reads."""
+    arrow: Any = importlib.import_module("pyarrow")
+    parquet: Any = importlib.import_module("pyarrow.parquet")
+    about = {
+        "sha256": functions.digest(),
+        "left_out": functions.left_out,
+        "licences": functions.origin.licences,
+        "note": functions.origin.note,
+        "commit": functions.commit,
+    }
+    ends = np.cumsum(functions.lengths)
+    rows = [
+        functions.classes[end - length : end].tobytes() for end, length in zip(ends, functions.lengths, strict=True)
+    ]
+    table = arrow.table({"classes": arrow.array(rows, arrow.binary())})
+    parquet.write_table(table.replace_schema_metadata({METADATA_KEY: json.dumps(about)}), path, compression="zstd")
+
+
+def read_functions(path: Path) -> Functions | None:
+    """The functions that `write_functions` kept; None if there are none, or they are not what they were."""
+    parquet: Any = importlib.import_module("pyarrow.parquet")
+    try:
+        table: Any = parquet.read_table(path)
+        about = json.loads(table.schema.metadata[METADATA_KEY])
+        origin = Origin(tuple(about["licences"]), about["note"])
+        rows = [np.frombuffer(row, np.uint8) for row in table["classes"].to_pylist()]
+        functions = _end_to_end(rows, about["left_out"], origin, about["commit"])
+        return functions if functions.digest() == about["sha256"] else None
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _end_to_end(
+    functions: list[NDArray[np.uint8]], left_out: int, origin: Origin, commit: str | None = None
+) -> Functions:
     lengths = np.array([len(function) for function in functions], dtype=np.int64)
     classes = np.concatenate(functions) if functions else np.empty(0, dtype=np.uint8)
-    return Functions(classes, lengths, left_out)
+    return Functions(classes, lengths, left_out, origin, commit)

@@ -15,9 +15,12 @@ from numpy.typing import NDArray
 
 from .base import Batch, IntArray, Task
 from .code_corruption import corrupted_window
-from .code_data import Functions, HubDataset, embedded_functions
+from .code_data import Functions, embedded_functions
+from .code_hub import HubDataset
+from .code_validity import check_windows
 from .code_windows import Lines, window_starts
 from .contract import check_position, check_size
+from .described import Origin, StateVariable, numbered
 from .errors import TaskError
 from .lexical import CLASS_NUMBER, CLASSES, CLOSE_OF
 from .parameters import Parameters, check_target
@@ -53,6 +56,8 @@ class CodeDepth:
         `depth` or `indent`.
     sha256 : str, optional
         The digest that the functions must have.
+    source : HubDataset, optional
+        Where `load` takes them from, if from the Hub.
     """
 
     family = "code_depth"
@@ -66,8 +71,10 @@ class CodeDepth:
         max_indent: int = 9,
         target: str = "depth",
         sha256: str | None = None,
+        source: HubDataset | None = None,
     ) -> None:
         self._load = load
+        self.source = source
         self._sha256 = sha256
         self._functions: Functions | None = None
         self._lines: Lines | None = None
@@ -75,6 +82,13 @@ class CodeDepth:
         self.max_depth = max_depth
         self.max_indent = max_indent
         self.classes: Mapping[str, int] = {"depth": max_depth + 1, "indent": max_indent + 1}
+        self.variables = {
+            "depth": StateVariable(f"How many brackets are open; {max_depth} also for more.", numbered(max_depth + 1)),
+            "indent": StateVariable(
+                f"How many blocks were opened since the sequence began; {max_indent} also for more.",
+                numbered(max_indent + 1),
+            ),
+        }
         self.target = check_target(self.family, target, self.classes)
 
     def functions(self) -> Functions:
@@ -96,6 +110,15 @@ class CodeDepth:
                 )
             self._functions = functions
         return self._functions
+
+    def origin(self) -> Origin:
+        """Whose code the functions were."""
+        return self.functions().origin
+
+    def label(self, tokens: IntArray) -> Batch:
+        """Windows (n, length) with their states; InvalidSequence for one that is no Python."""
+        check_windows(tokens)
+        return self._labelled(tokens)
 
     def sample(self, n: int, length: int, rng: np.random.Generator) -> Batch:
         """`n` windows of `length` tokens from all splits."""
@@ -159,12 +182,14 @@ def build(params: Mapping[str, Any], target: str) -> Task:
     source = Parameters("code_depth", params, (*_COMMON, *_HUB)).text("source", choices=("embedded", "hub"))
     given = Parameters(f"code_depth, source {source},", params, _COMMON if source == "embedded" else (*_COMMON, *_HUB))
     needs_digest = source == "embedded" or given.has("sha256")
+    hub = _hub(given) if source == "hub" else None
     return CodeDepth(
-        embedded_functions if source == "embedded" else _hub(given).load,
+        embedded_functions if hub is None else hub.load,
         given.integer("max_depth", low=1, high=100, default=10),
         given.integer("max_indent", low=1, high=100, default=9),
         target,
         _digest(given) if needs_digest else None,
+        hub,
     )
 
 

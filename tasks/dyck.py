@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from .base import Batch, IntArray, Task
 from .contract import check_position, check_size
+from .described import StateVariable, numbered
 from .errors import TaskError
+from .labels import InvalidSequence
 from .parameters import Parameters, check_target
 
 __all__ = ["Dyck", "build"]
@@ -64,6 +66,10 @@ class Dyck:
         pairs = [*_SYMBOLS, *(f"({i} ){i}" for i in range(len(_SYMBOLS), bracket_types))][:bracket_types]
         self.vocabulary = tuple(symbol for pair in pairs for symbol in (pair.split() if " " in pair else pair))
         self.classes: Mapping[str, int] = {"depth": max_depth + 1, "top": bracket_types + 1}
+        self.variables = {
+            "depth": StateVariable("How many brackets are open.", numbered(max_depth + 1)),
+            "top": StateVariable("The innermost open bracket.", ("empty", *self.vocabulary[::2])),
+        }
         self.target = check_target(self.family, target, self.classes)
 
     def sample(self, n: int, length: int, rng: np.random.Generator) -> Batch:
@@ -72,6 +78,22 @@ class Dyck:
         opens_LN = rng.integers(0, 2, (length, n), dtype=np.uint8).astype(np.bool_)
         types_LN = rng.integers(0, self.bracket_types, (length, n), dtype=np.uint8)
         return self._walk(opens_LN, types_LN)
+
+    def label(self, tokens: IntArray) -> Batch:
+        """Prefixes (n, length) with their depth and top; InvalidSequence for one that the stack forbids."""
+        batch = self._walk(
+            np.ascontiguousarray(tokens.T % 2 == 0), np.ascontiguousarray((tokens.T // 2).astype(np.uint8))
+        )
+        wrong = np.argwhere(batch.tokens != tokens)
+        if len(wrong):
+            row, position = (int(number) for number in wrong[0])
+            raise InvalidSequence(
+                row,
+                position,
+                f"{self.vocabulary[tokens[row, position]]!r} cannot stand there; a bracket that closes matches the "
+                f"innermost open one, and 0 … {self.max_depth} are open",
+            )
+        return batch
 
     def corrupt(self, batch: Batch, position: int, rng: np.random.Generator) -> Batch:
         """Valid prefixes whose target state differs at `position`.

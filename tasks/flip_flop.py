@@ -9,6 +9,7 @@ import numpy as np
 
 from .base import Batch, IntArray, Task
 from .contract import check_position, check_size
+from .described import StateVariable, numbered
 from .errors import TaskError
 from .parameters import Parameters, check_target
 
@@ -50,6 +51,8 @@ class FlipFlop:
         self.initial = initial
         self.vocabulary = ("i", "r", *(f"w{value}" for value in range(values)))
         self.classes: Mapping[str, int] = {"memory": values}
+        held = f"The value that was written last; {initial} before the first write."
+        self.variables = {"memory": StateVariable(held, numbered(values))}
 
     def sample(self, n: int, length: int, rng: np.random.Generator) -> Batch:
         """`n` sequences of `length` instructions."""
@@ -58,18 +61,19 @@ class FlipFlop:
         writes = chance < self.write_probability
         reads = ~writes & (chance < self.write_probability + self.read_probability)
         values = rng.integers(0, self.values, (n, length), dtype=np.uint8)
-        return self._labelled(np.where(writes, values + _FIRST_WRITE, np.where(reads, _READ, _PAUSE)).astype(np.int64))
+        return self.label(np.where(writes, values + _FIRST_WRITE, np.where(reads, _READ, _PAUSE)).astype(np.int64))
 
     def corrupt(self, batch: Batch, position: int, rng: np.random.Generator) -> Batch:
         """At `position` a write of a value that the memory does not hold there, drawn evenly; nothing else changes."""
         check_position(batch, position)
         tokens = batch.tokens.copy()
-        held = self._labelled(tokens).states["memory"][:, position]
+        held = self.label(tokens).states["memory"][:, position]
         other = (held + rng.integers(1, self.values, len(held))) % self.values
         tokens[:, position] = other + _FIRST_WRITE
-        return self._labelled(tokens)
+        return self.label(tokens)
 
-    def _labelled(self, tokens: IntArray) -> Batch:
+    def label(self, tokens: IntArray) -> Batch:
+        """Instructions (n, length) with what the memory holds after each."""
         places: IntArray = np.arange(tokens.shape[1], dtype=np.int64)
         last_write = np.maximum.accumulate(np.where(tokens >= _FIRST_WRITE, places, -1), axis=1)
         written = np.take_along_axis(tokens, np.maximum(last_write, 0), axis=1) - _FIRST_WRITE

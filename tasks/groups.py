@@ -9,6 +9,7 @@ import numpy as np
 
 from .base import Batch, IntArray, Task
 from .contract import check_position, check_size
+from .described import StateVariable
 from .errors import TaskError
 from .parameters import Parameters, check_target, describe
 from .permutations import Permutation, generated, multiplication_table, named_group, sign
@@ -61,6 +62,14 @@ class Groups:
         self.vocabulary = tuple(f"g{number}" for number in range(self.order))
         self.classes: Mapping[str, int] = {"product": self.order} | ({"sign": 2} if with_sign else {})
         self.target = check_target(self.family, target, self.classes)
+        self.variables = {
+            "product": StateVariable(
+                "The product of all elements so far, state_t = x_t ∘ state_{t-1}; token gi and state gi are the same "
+                f"element. {_numbering(elements)}",
+                self.vocabulary,
+            ),
+            "sign": StateVariable("The sign of that product as a permutation.", ("even", "odd")),
+        }
 
     def sample(self, n: int, length: int, rng: np.random.Generator) -> Batch:
         """`n` sequences of `length` elements."""
@@ -70,7 +79,7 @@ class Groups:
         else:
             drawn = rng.integers(1, self.order, (n, length), dtype=self._products.dtype.type)
             drawn[rng.random((n, length)) < self.identity_probability] = 0
-        return self._labelled(drawn.astype(np.int64))
+        return self.label(drawn.astype(np.int64))
 
     def corrupt(self, batch: Batch, position: int, rng: np.random.Generator) -> Batch:
         """Another element at `position`, drawn evenly from those that change the target there; nothing else changes."""
@@ -82,10 +91,10 @@ class Groups:
             tokens[:, position] = by_sign[1 - self._signs[old], rng.integers(0, self.order // 2, len(old))]
         else:
             tokens[:, position] = (old + rng.integers(1, self.order, len(old))) % self.order
-        return self._labelled(tokens)
+        return self.label(tokens)
 
-    def _labelled(self, tokens: IntArray) -> Batch:
-        """`tokens` (n, length) with their states, walked position by position for all rows at once."""
+    def label(self, tokens: IntArray) -> Batch:
+        """Elements (n, length) with their products, walked position by position for all rows at once."""
         n, length = tokens.shape
         rows_LN = np.ascontiguousarray(tokens.T) * self.order
         product_LN = np.empty((length, n), dtype=self._products.dtype)
@@ -130,3 +139,10 @@ def _elements(given: Parameters, source: str) -> list[Permutation]:
     if source == "generators":
         return generated(given.permutations("generators"))
     return given.permutations("elements")
+
+
+def _numbering(elements: list[Permutation]) -> str:
+    """Which permutation each of the first elements is."""
+    shown = ", ".join(f"g{number} = {list(element)}" for number, element in enumerate(elements[:24]))
+    rest = f" and so on to g{len(elements) - 1}, in the order of the parameters" if len(elements) > 24 else ""
+    return f"As images of 0, 1, 2 …: {shown}{rest}."

@@ -24,7 +24,7 @@ from .base import Task
 from .errors import LayerstateError, TaskError
 from .parameters import check_target, suggestion
 
-__all__ = ["ENTRY_POINTS", "families", "family_source_digest", "load_task"]
+__all__ = ["ENTRY_POINTS", "families", "family_file", "family_source_digest", "load_task"]
 
 ENTRY_POINTS = "layerstate.tasks"
 """The entry point group by which an installed package offers families."""
@@ -89,9 +89,13 @@ def family_source_digest(family: str, base: Path | None = None) -> str | None:
     TaskError
         If there is no such file.
     """
-    if not _is_path(family):
-        return None
-    return hashlib.sha256(_source_of(_file_of(family, base)[0])).hexdigest()
+    found = family_file(family, base)
+    return None if found is None else hashlib.sha256(_source_of(found[0])).hexdigest()
+
+
+def family_file(family: str, base: Path | None = None) -> tuple[Path, str] | None:
+    """The file of a family given by path, and the function in it; None for a built-in or installed one."""
+    return _file_of(family, base) if _is_path(family) else None
 
 
 def _build_of(family: str, base: Path | None) -> Build:

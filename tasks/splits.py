@@ -128,14 +128,7 @@ def _rejected(sample: Callable[[int], Batch], index: int, n: int, length: int) -
         parts.append(batch.take(rows))
         found += len(rows)
         drawn += size
-    return parts[0] if len(parts) == 1 else _joined(parts)
-
-
-def _joined(parts: list[Batch]) -> Batch:
-    return Batch(
-        np.concatenate([part.tokens for part in parts]),
-        {name: np.concatenate([part.states[name] for part in parts]) for name in parts[0].states},
-    )
+    return parts[0] if len(parts) == 1 else Batch.joined(parts)
 
 
 def _sequence_of(seed: Seed, index: int, length: int) -> np.random.SeedSequence:

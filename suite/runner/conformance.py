@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from ...adapters import AdapterError, FieldError, build_adapter, check
-from ...tasks import load_task
 from ..spec.load import Located
 from ..spec.schema import AnyModel, FineTuning, HuggingFaceModel, LoraOptions, MambaSsmModel, TaskSpec, symbols_for
+from ..spec.source import task_of
 from .threads import one_thread
 
 if TYPE_CHECKING:
@@ -22,9 +22,8 @@ __all__ = ["build_model", "check_adapter", "check_model", "load_task_of"]
 
 
 def load_task_of(task: Located) -> Task:
-    """The generator behind a task's spec."""
-    spec = cast("TaskSpec", task.spec)
-    return load_task(spec.family, spec.params, spec.target, task.base)
+    """The task that a spec describes."""
+    return task_of(task)
 
 
 def build_model(

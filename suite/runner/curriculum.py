@@ -28,10 +28,17 @@ def make_stages(task: Task, spec: TaskSpec, training: Training, base: Path) -> l
     Raises
     ------
     CellFailed
-        If a stage's parameters change the tokens or the classes, so that one model can't see both.
+        If a stage's parameters change the tokens or the classes, so that one model can't see both, or the sequences
+        are read from a data set, which has no parameters.
     """
     stages: list[Stage] = []
     for number, stage in enumerate(training.curriculum, 1):
+        if stage.params and spec.source == "dataset":
+            raise CellFailed(
+                f"Curriculum stage {number} of the training on {spec.name} changes parameters "
+                f"({', '.join(stage.params)}), but its sequences are read from a data set. "
+                "A stage may change only their length there."
+            )
         easier = load_task(spec.family, {**spec.params, **stage.params}, spec.target, base) if stage.params else task
         if easier.vocabulary != task.vocabulary or easier.classes != task.classes:
             raise CellFailed(

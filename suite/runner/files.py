@@ -37,13 +37,13 @@ _TEMPORARY = ".tmp-"
 _REASONS = {
     errno.ENOSPC: "The disk that holds {path} is full. Free some space and run the same command again.",
     errno.EDQUOT: "The disk quota that holds {path} is used up. Free some space and run the same command again.",
-    errno.EACCES: "{path} may not be read or written by this user. Change its permissions, or choose another --out.",
-    errno.EPERM: "{path} may not be changed by this user. Change its permissions, or choose another --out.",
-    errno.EROFS: "{path} is on a read-only file system. Choose another folder with --out.",
-    errno.ENOTDIR: "{path} cannot be used: a part of this path is a file, not a folder. Choose another --out.",
-    errno.EEXIST: "{path} is a file, and a folder is needed there. Choose another folder with --out.",
+    errno.EACCES: "{path} may not be read or written by this user. Change its permissions, or choose another {option}.",
+    errno.EPERM: "{path} may not be changed by this user. Change its permissions, or choose another {option}.",
+    errno.EROFS: "{path} is on a read-only file system. Choose another folder with {option}.",
+    errno.ENOTDIR: "{path} cannot be used: a part of this path is a file, not a folder. Choose another {option}.",
+    errno.EEXIST: "{path} is a file, and a folder is needed there. Choose another folder with {option}.",
     errno.EISDIR: "{path} is a folder, and a file is needed there. Move it away.",
-    errno.ENAMETOOLONG: "The path {path} is too long for this file system. Choose a shorter one with --out.",
+    errno.ENAMETOOLONG: "The path {path} is too long for this file system. Choose a shorter one with {option}.",
     errno.EMFILE: "Too many files are open to open {path}. Raise the limit (ulimit -n) or use fewer workers.",
 }
 
@@ -54,20 +54,20 @@ class StoreError(LayerstateError):
     exit_code = 2
 
 
-def translated(error: OSError, path: Path) -> StoreError:
-    """A system error about `path`, in words that say what to do."""
+def translated(error: OSError, path: Path, option: str = "--out") -> StoreError:
+    """A system error about `path`, in words that say what to do; `option` chooses another path."""
     known = _REASONS.get(error.errno or 0)
     if known is None:
         return StoreError(f"{path} cannot be read or written: {error.strerror or error}.")
-    return StoreError(known.format(path=path))
+    return StoreError(known.format(path=path, option=option))
 
 
-def make_folder(path: Path) -> None:
+def make_folder(path: Path, option: str = "--out") -> None:
     """Make a folder and those above it."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise translated(error, path) from error
+        raise translated(error, path, option) from error
 
 
 def write_atomic(path: Path, data: bytes) -> None:

@@ -18,7 +18,9 @@ __all__ = [
     "Rate",
     "Reference",
     "References",
+    "Revision",
     "Seed",
+    "Sha256",
     "Strict",
     "Text",
     "without_repeats",
@@ -53,6 +55,8 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
 Line = Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=r"^[^\r\n]*$")]
 Reference = Annotated[str, StringConstraints(min_length=1, max_length=1_000)]
+Revision = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,200}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
 Length = Annotated[int, Field(ge=1, le=1_000_000)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -15,7 +15,11 @@ from .explain import Problem, problem_at, problems_of, spec_error
 from .located import Located, find_spec
 from .nodes import Key, PlacedError
 from .schema import ClaimsSpec, HuggingFaceModel, MambaSsmModel, Model, ProtocolSpec, TaskSpec, TorchModuleModel
+from .source import MEASURING, config_of, local_folder
 from .suggest import did_you_mean, listed, quoted
+
+if TYPE_CHECKING:
+    from ...tasks.base import Task
 
 __all__ = ["params_problem", "validate_deep"]
 
@@ -75,11 +79,45 @@ def _task_problems(located: Located, task: TaskSpec) -> list[Problem]:
         return [_task_problem(located, error)]
     except LayerstateError as error:
         return [problem_at(located.marks, ("family",), str(error))]
+    if task.source == "dataset":
+        problems = _dataset_problems(located, task, built)
+        if problems:
+            return problems
     classes = built.classes
     if task.target not in classes:
         return [_no_state(located, ("target",), task.target, classes)]
     missing = [(number, state) for number, state in enumerate(task.states) if state not in classes]
     return [_no_state(located, ("states", number), state, classes) for number, state in missing]
+
+
+def _dataset_problems(located: Located, task: TaskSpec, rules: Task) -> list[Problem]:
+    """What is wrong with a data set as far as its folder and its files' names show; one on the Hub is not asked for."""
+    from ...tasks.labels import Labeller
+    from ...tasks.stored_files import Part, find_parts
+
+    if not isinstance(rules, Labeller):
+        message = f"the family {quoted(task.family)} has no method `label`, so what is read cannot be checked"
+        return [problem_at(located.marks, ("source",), f"{message} — `generator` would be right")]
+    folder = local_folder(located)
+    if folder is None:
+        return []
+    try:
+        there = find_parts(folder, config_of(task))
+    except TaskError as error:
+        return [problem_at(located.marks, (error.field or "path",), str(error))]
+    wanted = [(Part("train", task.lengths.train), ("lengths", "train"))]
+    wanted += [
+        (Part(split, length), ("lengths", "evaluate")) for length in task.lengths.evaluate for split in MEASURING
+    ]
+    held = ", ".join(f"{part.split} {part.length}" for part in sorted(there))
+    problems = [
+        problem_at(
+            located.marks, keys, f"{folder} holds no {part.split} sequences of length {part.length}, only {held}"
+        )
+        for part, keys in wanted
+        if part not in there
+    ]
+    return problems[:1]  # one says it all
 
 
 def _task_problem(located: Located, error: TaskError) -> Problem:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from .claims_schema import Claim, Expectation, MetricReference
 from .located import Located
 from .scalars import plain_scalar
-from .schema import TrainingOverride
+from .schema import DATASET_FIELDS, TaskSpec, TrainingOverride
 
 __all__ = ["dump_resolved", "dump_yaml", "resolved_values"]
 
@@ -29,8 +29,13 @@ def dump_resolved(located: Located) -> str:
 
 
 def resolved_values(spec: BaseModel) -> dict[str, Any]:
-    """The spec as plain values, its kind and name first; what recipes and claims leave alone stays left out."""
+    """The spec as plain values, its kind and name first; what recipes and claims leave alone stays left out.
+
+    So do the fields of a data set in a task that is drawn by its generator.
+    """
     values = cast(dict[str, Any], _values(spec))
+    if isinstance(spec, TaskSpec) and spec.source == "generator":  # it has no data set to name
+        values = {key: value for key, value in values.items() if key not in DATASET_FIELDS}
     first = [key for key in ("kind", "name", "title", "description", "cite", "adapter") if key in values]
     last = [key for key in ("training",) if key in values]
     return {key: values[key] for key in [*first, *(key for key in values if key not in [*first, *last]), *last]}

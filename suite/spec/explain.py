@@ -239,4 +239,8 @@ def _wrong_value(value: Any, item: _Found, kind: str) -> str:
 def _wrong_text(text: str, pattern: str) -> str:
     if pattern == r"^[^\r\n]*$":
         return f"{describe(text)} — one line would be right"
+    if pattern.startswith("^[0-9a-f]{64}"):
+        return f"{describe(text)} — 64 hexadecimal digits in lower case would be right"
+    if pattern.startswith("^[A-Za-z0-9._/-]"):
+        return f"{describe(text)} — a commit, branch or tag would be right"
     return f"{describe(text)} — a name has {NAME_RULE}"

@@ -92,6 +92,9 @@ ROLES: dict[str, dict[str, Role]] = {
         "states": MEASURES,
         "lengths": TRAINS,
         "sizes": MEASURES,
+        # Of a data set only its content matters, not where it is.
+        **_each(EXCLUDED, "source", "path", "config", "revision"),
+        "sha256": TRAINS,
     },
     "TaskLengths": {"train": TRAINS, "evaluate": MEASURES},
     "TaskSizes": _each(MEASURES, "probe_train", "probe_test", "evaluate"),
@@ -155,6 +158,10 @@ ROLES: dict[str, dict[str, Role]] = {
     ),
     "MetricReference": _each(EXCLUDED, "metric", "model", "task", "at"),
 }
+
+# Left out of identities where they are not given, so that specs without them keep the identity they had before these
+# fields came.
+_ONLY_IF_GIVEN = {("TaskSpec", "sha256")}
 
 
 def unclassified(models: Iterable[type[BaseModel]]) -> list[str]:
@@ -288,7 +295,9 @@ def _part(value: Any, wanted: Role, inherited: Role) -> Any:
     if isinstance(value, BaseModel):
         kept: dict[str, Any] = {}
         for name, role in ROLES[type(value).__name__].items():
-            below = _NOTHING if role is EXCLUDED else _part(getattr(value, name), wanted, role)
+            given = getattr(value, name)
+            absent = given is None and (type(value).__name__, name) in _ONLY_IF_GIVEN
+            below = _NOTHING if role is EXCLUDED or absent else _part(given, wanted, role)
             if below is not _NOTHING:
                 kept[name] = below
         return kept or _NOTHING

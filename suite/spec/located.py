@@ -257,13 +257,21 @@ def _rebased(node: Node, file: Path, child: Path) -> Node:
             values[key] = moved(values[key])
     checkpoint = node.child("checkpoint")
     folder = checkpoint.child("folder") if checkpoint is not None else None
-    if checkpoint is not None and folder is not None and isinstance(folder.value, str):
-        away = os.path.isabs(os.path.expanduser(folder.value))
-        path = folder.value if away else os.path.relpath(here / folder.value, there)
-        entries = dict(checkpoint.items()) | {"folder": replace(folder, value=path)}
+    if checkpoint is not None and folder is not None:
+        entries = dict(checkpoint.items()) | {"folder": _moved_folder(folder, here, there)}
         values["checkpoint"] = replace(checkpoint, value=entries)
+    if "path" in values and values.get("revision") is None:  # with a revision it is an id on the Hub
+        values["path"] = _moved_folder(values["path"], here, there)
     for key in _REFERENCE_LISTS:
         entries = values[key].value if key in values else None
         if isinstance(entries, list):
             values[key] = replace(values[key], value=[moved(entry) for entry in entries])
     return replace(node, value=values)
+
+
+def _moved_folder(entry: Node, here: Path, there: Path) -> Node:
+    """A folder's path, written for a file in `here`, as a file in `there` would write it."""
+    text = entry.value
+    if not isinstance(text, str) or not text or os.path.isabs(os.path.expanduser(text)):
+        return entry
+    return replace(entry, value=os.path.relpath(here / text, there))

@@ -21,7 +21,9 @@ from .base import (
     Rate,
     Reference,
     References,
+    Revision,
     Seed,
+    Sha256,
     Strict,
     Text,
     without_repeats,
@@ -30,6 +32,7 @@ from .base import (
 from .claims_schema import Claim, ClaimsSpec, Expectation, MetricReference
 
 __all__ = [
+    "DATASET_FIELDS",
     "AnyModel",
     "Architecture",
     "Checkpoint",
@@ -69,6 +72,10 @@ __all__ = [
     "TransformerArchitecture",
     "symbols_for",
 ]
+
+
+DATASET_FIELDS = ("source", "path", "config", "revision", "sha256")
+"""Fields of a task that say which data set it is read from."""
 
 
 class TaskLengths(Strict):
@@ -115,6 +122,28 @@ class TaskSpec(Described):
     """Training and evaluation lengths."""
     sizes: TaskSizes = Field(default_factory=TaskSizes)
     """Numbers of sequences in the data for measuring."""
+    source: Literal["generator", "dataset"] = "generator"
+    """Where sequences come from: drawn by the family, or read from a data set that `layerstate data export` made."""
+    path: Reference | None = None
+    """Of a data set: its folder, or with a `revision` its id on the Hugging Face Hub."""
+    config: Name | None = None
+    """Which task of the data set is read; the one of this spec's name if left out."""
+    revision: Revision | None = None
+    """Commit, branch or tag of a data set on the Hub."""
+    sha256: Sha256 | None = None
+    """The digest of the data set's sequences, as its card gives it."""
+
+    @model_validator(mode="after")
+    def _a_data_set_is_named_in_full(self) -> TaskSpec:
+        if self.source == "dataset":
+            for field, right in (("path", "the folder of the data set"), ("sha256", "the digest that its card gives")):
+                if getattr(self, field) is None:
+                    raise wrong("source", f"`dataset` without `{field}` — {right} would be right")
+        else:
+            for field in DATASET_FIELDS[1:]:
+                if getattr(self, field) is not None:
+                    raise wrong(field, "belongs to a data set — with it, `source: dataset` would be right")
+        return self
 
     @model_validator(mode="after")
     def _target_is_a_state(self) -> TaskSpec:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import runpy
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -134,6 +131,14 @@ def test_the_shipped_file_has_no_text_and_says_where_it_comes_from() -> None:
     assert all(package["version"] and len(package["sha256"]) == 64 for package in metadata["packages"])
 
 
+def test_the_licence_note_says_what_is_in_the_shipped_file() -> None:
+    """If this fails: python scripts/licence_note.py, and commit what it writes."""
+    root = Path(__file__).parents[2]
+    note = (root / "tasks" / "data" / "code_depth_embedded.md").read_text(encoding="utf-8")
+    assert note == runpy.run_path(str(root / "scripts" / "licence_note.py"))["note"]()
+    assert SHA256 in note
+
+
 def test_every_split_has_a_thousand_different_windows(built: dict[str, Task]) -> None:
     task = built["code_depth_embedded"]
     for length, split in ((40, "evaluate"), (120, "evaluate"), (40, "probe_train"), (40, "probe_test")):
@@ -238,103 +243,3 @@ def test_a_task_that_tracks_the_indent_has_no_corruption() -> None:
     batch = draw(task, "train", 2, 40, seed=0)
     with pytest.raises(TaskError, match="depth only"):
         task.corrupt(batch, 3, np.random.default_rng(0))
-
-
-ROWS = {
-    "repository_name": ["a/b"] * 3,
-    "func_path_in_repository": ["a/b.py"] * 3,
-    "func_name": ["f", "g", "old"],
-    "whole_func_string": [
-        "def f(self, x):\n        y = [g(x, i) for i in range(10)]\n        return {k: v for k, v in zip(x, y)}\n",
-        "def g(x, i):\n    # a note\n    if x:\n        return (x[i] + 1) * 2\n    return f'{x}'\n",
-        "def old():\n    print `x`\n",
-    ],
-    "language": ["python"] * 3,
-    "func_documentation_string": [""] * 3,
-}  # fmt: skip
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data set in the Hub's form, with a cache of its own."""
-    datasets = pytest.importorskip("datasets")
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    place = tmp_path / "code_search_net" / "python" / "test"
-    place.mkdir(parents=True)
-    pq.write_table(pa.table(ROWS), place / "0000.parquet")
-    return tmp_path / "code_search_net"
-
-
-def hub_params(dataset: Path | str, **change: Any) -> dict[str, Any]:
-    params = {"source": "hub", "dataset": str(dataset), "revision": "r", "files": "python/test/*.parquet"}
-    return {**params, "functions": 100, **change}
-
-
-def test_the_hub_loader_reads_the_hub_s_form(folder: Path) -> None:
-    task = load_task("code_depth", hub_params(folder), "depth")
-    assert isinstance(task, CodeDepth)
-    functions = task.functions()
-    assert (len(functions.lengths), functions.left_out) == (2, 1)
-    assert symbols(ROWS["whole_func_string"][0]) == " ".join(
-        CLASSES[number] for number in functions.classes[: functions.lengths[0]]
-    )
-    batch = task.sample(50, 20, np.random.default_rng(0))
-    assert batch.states["depth"].max() == 2
-    pinned = load_task("code_depth", hub_params(folder, sha256=functions.digest()), "depth")
-    assert digest(pinned.sample(50, 20, np.random.default_rng(0))) == digest(batch)
-
-
-def test_the_hub_loader_takes_the_first_functions(folder: Path) -> None:
-    task = load_task("code_depth", hub_params(folder, functions=1), "depth")
-    assert isinstance(task, CodeDepth)
-    assert len(task.functions().lengths) == 1
-
-
-def test_the_hub_loader_passes_every_parameter_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import datasets
-
-    asked: dict[str, Any] = {}
-
-    def fake(name: str, **keywords: Any) -> Any:
-        asked.update(keywords, name=name)
-        return datasets.Dataset.from_dict(ROWS)
-
-    monkeypatch.setattr(datasets, "load_dataset", fake)
-    load_task("code_depth", hub_params("o/n", revision="abc", files="x/*"), "depth").functions()  # type: ignore[attr-defined]
-    assert asked == {"name": "o/n", "revision": "abc", "data_files": {"train": "x/*"}, "split": "train"}
-
-
-def test_data_of_another_form_are_an_error(folder: Path) -> None:
-    pq.write_table(pa.table({"code": ["x"]}), folder / "python" / "test" / "0000.parquet")
-    with pytest.raises(TaskError, match="no column 'whole_func_string', only code"):
-        draw(load_task("code_depth", hub_params(folder), "depth"), "train", 1, 10, seed=0)
-
-
-def test_files_that_are_not_there_are_an_error(folder: Path) -> None:
-    task = load_task("code_depth", hub_params(folder, files="go/*.parquet"), "depth")
-    with pytest.raises(TaskError, match=r"cannot read 'go/\*.parquet' of data set"):
-        draw(task, "train", 1, 10, seed=0)
-
-
-def test_without_the_package_datasets_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(TaskError, match=r"layerstate\[hf\].*code_depth_embedded"):
-        draw(load_task("code_depth", hub_params("o/n"), "depth"), "train", 1, 10, seed=0)
-
-
-def test_without_the_network_the_error_names_the_shipped_task_and_the_command(tmp_path: Path) -> None:
-    pytest.importorskip("datasets")
-    spec = hub_params("code-search-net/code_search_net", revision="refs/convert/parquet")
-    code = (
-        "from layerstate.tasks import *\n"
-        f"task = load_task('code_depth', {spec!r}, 'depth')\n"
-        "try: draw(task, 'train', 1, 10, seed=0)\n"
-        "except TaskError as error: print(error)\n"
-    )
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
-    said = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
-    ).stdout
-    assert "code_depth_embedded" in said
-    assert "layerstate data download" in said
-    assert "code-search-net/code_search_net" in said

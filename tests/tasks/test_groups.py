@@ -47,7 +47,7 @@ def test_permutations_act_on_the_left() -> None:
     first, then = S3.index(list(turn)), S3.index(list(swap))
     corrupted = task.corrupt(task.sample(1, 2, np.random.default_rng(0)), 0, np.random.default_rng(0))
     corrupted.tokens[:] = [first, then]
-    relabelled = task._labelled(corrupted.tokens)  # type: ignore[attr-defined]
+    relabelled = task.label(corrupted.tokens)  # type: ignore[attr-defined]
     assert relabelled.states["product"].tolist() == [[first, S3.index([0, 2, 1])]]
 
 
