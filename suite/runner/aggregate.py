@@ -15,7 +15,17 @@ from ..measure.statistics import Resamples, interval_over_seeds, percentile_inte
 from ..spec.results import Coordinate, Metric, Result, SuiteRecord
 from .seeds import over_seeds
 
-__all__ = ["COLUMNS", "NOT_MEASURED", "Column", "Counted", "Summary", "extra_columns", "sequence_draws", "summarise"]
+__all__ = [
+    "COLUMNS",
+    "NOT_MEASURED",
+    "Column",
+    "Counted",
+    "Summary",
+    "extra_columns",
+    "sequence_draws",
+    "shows",
+    "summarise",
+]
 
 Float64 = NDArray[np.float64]
 
@@ -125,11 +135,11 @@ def summarise(column: Column, results: Sequence[Result], task: Mapping[str, Any]
     places = {"$train": task["lengths"]["train"], "$target": task["target"]}
     at = {name: places.get(str(place), place) for name, place in column.at.items()}
     found = [metric for result in results if (metric := _find(result, column.metric, at)) is not None]
-    usable = [metric for metric in found if metric.value is not None and metric.status in _USABLE]
+    usable = [metric for metric in found if shows(column, metric) and metric.status in _USABLE]
     if not usable:
         reasons = Counter(metric.reason or metric.status for metric in found)
         return Summary(reason=reasons.most_common(1)[0][0] if reasons else NOT_MEASURED)
-    if isinstance(usable[0].value, str):
+    if column.is_word:
         return _word([str(metric.value) for metric in usable])
     values = np.array([metric.value for metric in usable], np.float64)
     if len(usable) == 1:
@@ -142,6 +152,11 @@ def summarise(column: Column, results: Sequence[Result], task: Mapping[str, Any]
         own = percentile_interval(counted.draws, value, units=counted.sequences)
         interval = interval_over_seeds(values, *own.reach(value), span=usable[0].span)
     return Summary(value, interval.low, interval.high, len(values), interval.reason)
+
+
+def shows(column: Column, metric: Metric) -> bool:
+    """Whether the metric has a value of the kind that the column shows: a word or a number."""
+    return metric.value is not None and isinstance(metric.value, str) == column.is_word
 
 
 def _word(words: list[str]) -> Summary:

@@ -15,7 +15,7 @@ from ...tasks.errors import LayerstateError
 from ..measure.statistics import Interval, interval_over_seeds, percentile_interval, sign_flip_test
 from ..spec.results import Coordinate, Metric, Result
 from ..spec.suggest import did_you_mean
-from .aggregate import COLUMNS, Column, sequence_draws
+from .aggregate import COLUMNS, Column, sequence_draws, shows
 from .formats import Format
 from .gathered import Gathered
 from .seeds import over_pairs
@@ -122,7 +122,7 @@ def _difference(
         {
             seed: metric
             for seed, result in each.items()
-            if (metric := _metric(result, column, spec, profile.get(seed))) is not None and metric.value is not None
+            if (metric := _metric(result, column, spec, profile.get(seed))) is not None and shows(column, metric)
         }
         for each, profile in zip(results, profiles, strict=True)
     ]

@@ -11,7 +11,7 @@ from ...tasks.errors import LayerstateError
 from ..spec.results import CellKey, Result, SuiteRecord
 from .aggregate import COLUMNS, NOT_MEASURED, Column, Summary, extra_columns, summarise
 from .formats import Format
-from .store import CellFailures, read_failures, read_results, read_suites
+from .store import CellFailures, read_failures, read_results, read_suites, results_of
 from .tables import aligned, as_csv, as_markdown
 
 __all__ = ["Report", "report_text", "suite_reports"]
@@ -85,7 +85,7 @@ def suite_reports(
         )
     results = {result.identity: result for result in read_results(out, tell)}
     failures = {each.cell.identity: each for each in read_failures(out, tell)}
-    found = [_report(record, results, failures, only) for record in records]
+    found = [_report(record, results_of(record, results, tell), failures, only) for record in records]
     return [report for report in found if report.rows]
 
 
