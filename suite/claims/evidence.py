@@ -101,6 +101,8 @@ class Results:
             reduced = _reduced(found, expectation)
             if isinstance(reduced, tuple):
                 worst = reduced
+            elif not reduced.is_converged:
+                worst = ("not_converged", reduced.reason)
             elif reduced.status == "below_gate":
                 skill = self._skill(model, task, seed)
                 if required_skill is None or skill is None or skill < required_skill:
@@ -154,9 +156,9 @@ def _reduced(found: Sequence[Metric], expectation: Expectation | None) -> Metric
     valued = [metric for metric in found if metric.value is not None]
     if not valued:
         return found[0].status, found[0].reason
-    # One site below the gate means all are.
-    status = next((metric.status for metric in valued if metric.status != "ok"), "ok")
-    reason = next((metric.reason for metric in valued if metric.status != "ok"), None)
+    # A number made of several is no sounder than the least sound of them.
+    least = max(valued, key=lambda metric: (not metric.is_converged, _SEVERITY.index(metric.status)))
+    status, reason = least.status, None if least.status == "ok" else least.reason
     if expectation.reduce in ("every", "some"):
         wanted = expectation.one_of or [str(expectation.equals)]
         right = [str(metric.value) in wanted for metric in valued]

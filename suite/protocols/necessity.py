@@ -69,7 +69,7 @@ class Params(ErasingParams):
     least_effect: float = Field(default=0.05, gt=0.0, le=1.0)
     """The smallest effect, as a share of accuracy, that makes a state necessary."""
     clean_at_chance: float = Field(default=0.05, ge=0.0, le=1.0)
-    """The skill without any ablation below which nothing can be needed, and every verdict is inconclusive; 0 asks for none."""
+    """The skill without any ablation below which verdicts are inconclusive: nothing can be needed; 0 asks for none."""
     rulers: Annotated[list[Ruler], AfterValidator(_without_repeats)] = Field(default_factory=lambda: ["means", "probe"])
     """Whose directions alone are tried as well."""
     other_variables: bool = True
@@ -141,7 +141,8 @@ def verdict(
         The smallest effect that counts, as a share of accuracy.
     room : float
         How far the clean accuracy lies above chance. Where random subspaces of the same rank take so much of it that
-        no effect of that size is left to be seen, a small one says nothing. Where it is itself less than such an effect, a larger one is output below chance.
+        no effect of that size is left to be seen, a small one says nothing. Where it is itself less than such an
+        effect, a larger one is output below chance.
     is_at_chance : bool
         Whether the model does no better than chance without any ablation: then it needs no state.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,8 @@ class Summary:
         Seeds with a value.
     reason : str or None
         Why there is no value, or no interval.
+    not_converged : int
+        Of the seeds with a value, those whose fits did not all converge.
     """
 
     value: float | str | None = None
@@ -51,6 +53,7 @@ class Summary:
     high: float | None = None
     n: int = 0
     reason: str | None = None
+    not_converged: int = 0
 
     def plain(self) -> dict[str, Any]:
         """As plain values."""
@@ -139,11 +142,12 @@ def summarise(column: Column, results: Sequence[Result], task: Mapping[str, Any]
     if not usable:
         reasons = Counter(metric.reason or metric.status for metric in found)
         return Summary(reason=reasons.most_common(1)[0][0] if reasons else NOT_MEASURED)
+    unsound = sum(not metric.is_converged for metric in usable)
     if column.is_word:
-        return _word([str(metric.value) for metric in usable])
-    values = np.array([metric.value for metric in usable], np.float64)
+        return replace(_word([str(metric.value) for metric in usable]), not_converged=unsound)
+    values = np.array([metric.number for metric in usable], np.float64)
     if len(usable) == 1:
-        return Summary(float(values[0]), usable[0].low, usable[0].high, 1)
+        return Summary(float(values[0]), usable[0].low, usable[0].high, 1, not_converged=unsound)
     value = float(values.mean())
     counted = sequence_draws(column, results, task) if len(usable) == len(results) else None
     if counted is None:
@@ -151,7 +155,7 @@ def summarise(column: Column, results: Sequence[Result], task: Mapping[str, Any]
     else:
         own = percentile_interval(counted.draws, value, units=counted.sequences)
         interval = interval_over_seeds(values, *own.reach(value), span=usable[0].span)
-    return Summary(value, interval.low, interval.high, len(values), interval.reason)
+    return Summary(value, interval.low, interval.high, len(values), interval.reason, unsound)
 
 
 def shows(column: Column, metric: Metric) -> bool:

@@ -127,7 +127,7 @@ def _difference(
         for each, profile in zip(results, profiles, strict=True)
     ]
     seeds = sorted(found[0].keys() & found[1].keys())
-    note = _gate_note(models, found)
+    note = _note(models, found)
     if not seeds:
         single = [_mean_or_word(list(each.values())) for each in found]
         return Difference(task, column.title, *models, (single[0], single[1]), note=note or "no seed has both")
@@ -186,13 +186,19 @@ def _interval(
     return interval_over_seeds(numbers, *own.reach(value))
 
 
-def _gate_note(models: tuple[str, str], found: Sequence[Mapping[int, Metric]]) -> str:
+def _note(models: tuple[str, str], found: Sequence[Mapping[int, Metric]]) -> str:
     below = [
         model
         for model, metrics in zip(models, found, strict=True)
         if any(metric.status == "below_gate" for metric in metrics.values())
     ]
-    return f"below gate: {', '.join(below)}" if below else ""
+    slow = [
+        model
+        for model, metrics in zip(models, found, strict=True)
+        if not all(metric.is_converged for metric in metrics.values())
+    ]
+    said = [f"below gate: {', '.join(below)}" if below else "", f"not converged: {', '.join(slow)}" if slow else ""]
+    return "; ".join(filter(None, said))
 
 
 def _mean_or_word(metrics: Sequence[Metric]) -> float | str | None:

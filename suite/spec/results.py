@@ -79,6 +79,11 @@ class Metric(Record):
         return math.nan if self.high is None else max(0.0, self.high - self.number)
 
     @property
+    def is_converged(self) -> bool:
+        """Whether every fit behind it converged; below the gate, the reason says so."""
+        return self.status != "not_converged" and "not_converged" not in (self.reason or "")
+
+    @property
     def span(self) -> tuple[float, float]:
         """The range outside of which it can have no value: 0 to 1 for an accuracy, up to 1 for a skill."""
         return natural_span(self.metric)
