@@ -178,9 +178,9 @@ def _check_suite(record: SuiteRecord) -> None:
             if key not in entry:
                 raise _wrong(f"measurements.{index}.{key}", "missing", "identity, cell and protocol of each")
         _check_identity(f"measurements.{index}.identity", entry["identity"])
-        for key, known in (("cell", cells), ("protocol", record.protocols)):
-            if entry[key] not in known:
-                raise _wrong(f"measurements.{index}.{key}", f"{entry[key]!r:.80}", f"one that stands in {key}s")
+        for key, named, known in (("cell", entry["cell"], cells), ("protocol", entry["protocol"], record.protocols)):
+            if named not in known:
+                raise _wrong(f"measurements.{index}.{key}", f"{named!r:.80}", f"one that stands in {key}s")
 
 
 def _check_identity(field: str, found: str) -> None:
