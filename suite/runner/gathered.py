@@ -33,4 +33,4 @@ def gather(out: Path, tell: Callable[[str], None] = lambda _text: None) -> list[
     if not records:
         raise LayerstateError(f"{out} holds no suite; layerstate run SUITE --out {out} makes one.")
     results = {result.identity: result for result in read_results(out, tell)}
-    return [Gathered(record, list(results_of(record, results, tell).values())) for record in records]
+    return [Gathered(record, list(results_of(out, record, results, tell).values())) for record in records]

@@ -85,7 +85,7 @@ def suite_reports(
         )
     results = {result.identity: result for result in read_results(out, tell)}
     failures = {each.cell.identity: each for each in read_failures(out, tell)}
-    found = [_report(record, results_of(record, results, tell), failures, only) for record in records]
+    found = [_report(record, results_of(out, record, results, tell), failures, only) for record in records]
     return [report for report in found if report.rows]
 
 

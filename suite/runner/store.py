@@ -223,7 +223,9 @@ def read_results(out: Path, tell: Tell = _silent) -> list[Result]:
     return _read_all(found, Result, lambda record, path: _expect(record.identity, path.stem), tell)
 
 
-def results_of(record: SuiteRecord, results: Mapping[str, Result], tell: Tell = _silent) -> dict[str, Result]:
+def results_of(
+    out: Path, record: SuiteRecord, results: Mapping[str, Result], tell: Tell = _silent
+) -> dict[str, Result]:
     """The measurements that a suite asks for, by identity; one of another cell or protocol is told and left out."""
     cells = {cell.identity: cell for cell in record.cells}
     found: dict[str, Result] = {}
@@ -237,7 +239,8 @@ def results_of(record: SuiteRecord, results: Mapping[str, Result], tell: Tell = 
         else:
             cell = wanted[0]
             right = f"{wanted[1]} of {cell.model} · {cell.task}, seed {cell.seed}"
-            tell(f"results/{result.identity}.json is left out: cell: of another measurement — {right} would be right.")
+            path = out / "results" / f"{result.identity}.json"
+            tell(f"{path} is left out: cell: not the measurement that the suite asks for — {right} would be right.")
     return found
 
 

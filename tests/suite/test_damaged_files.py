@@ -104,12 +104,15 @@ def _test_each(
             else:
                 harmless.append((at, value))
     assert harmless
-    known: set[str] = set()
-    for at, value in harmless:
+    # One way a field, and every tenth of the others: all of them take five minutes.
+    first = {(at[:1], at[-1]): index for index, (at, _) in reversed(list(enumerate(harmless)))}
+    for at, value in [harmless[index] for index in sorted({*first.values(), *range(0, len(harmless), 10)})]:
         path.write_text(json.dumps(damaged(content, at, value)), "utf-8")
-        if (field := f"{at[:1]} {at[-1]}") not in known:
-            known.add(field)
-            assert numbers(out) == before, (at, value)
+        told: list[str] = []
+        # What a file says of itself may be fine, and not be what the suite's record says of it.
+        if numbers(out, told.append) != before:
+            assert told, (at, value)
+            assert all(f"{out}/results/" in each and " is left out: cell: " in each for each in told), (at, value)
     for wrong in WRONG:  # a whole site for each kind of damage, with all that were not left out in one file
         changed = content
         for at, value in harmless:
