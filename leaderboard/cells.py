@@ -107,6 +107,8 @@ def _note(estimate: Estimate) -> str:
         said.append(f"{word}: {reason}" if reason and reason != word else word)
     if estimate.seeds < estimate.asked and estimate.value is not None:
         said.append(f"{estimate.seeds} of {estimate.asked} seeds")
+    if estimate.open is not None:
+        said.append(estimate.open)
     return "; ".join(said)
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..suite.measure.statistics import DRAWS, level_over_seeds
+from ..suite.measure.statistics import ends_over_seeds, why_no_interval
 from ..suite.spec.results import Metric, Status
 from .boards import Entry
 
@@ -32,8 +31,8 @@ class Estimate:
     value : float, str or None
         Mean over the seeds that have a number; a word, or the words with their counts; None where there is none.
     low, high : float or None
-        95 % interval. One seed: the file's own, over sequences. Several: seeds are resampled, and each seed's value
-        moves within its own interval.
+        95 % interval. One seed: the file's own, over sequences. Several: over seeds and sequences, see
+        `ends_over_seeds`; None where so few seeds are all alike.
     seeds, asked : int
         Seeds that have a value, and seeds that were measured.
     status, reason
@@ -55,6 +54,13 @@ class Estimate:
     def number(self) -> float | None:
         """The value, if it is a number."""
         return None if isinstance(self.value, str) else self.value
+
+    @property
+    def open(self) -> str | None:
+        """Why several seeds with a number have no interval; None where they have one."""
+        if self.seeds < 2 or self.number is None or self.low is not None:
+            return None
+        return why_no_interval(self.seeds)
 
 
 class Estimates:
@@ -121,7 +127,7 @@ def _estimate(group: Sequence[Metric], numbers: Sequence[Metric], interval: Inte
     counted = [metric.n for metric in group if metric.n is not None]
     value: float | str | None = None
     if numbers:
-        value = sum(_value(metric) for metric in numbers) / len(numbers)
+        value = sum(metric.number for metric in numbers) / len(numbers)
     elif words:
         value = _words(words)
     return Estimate(
@@ -139,47 +145,16 @@ def _estimate(group: Sequence[Metric], numbers: Sequence[Metric], interval: Inte
 
 
 def _intervals(groups: Sequence[Sequence[Metric]]) -> list[Interval]:
-    """The interval of the mean of each group: a single seed's own, or resampled, all groups of a size at once."""
+    """The interval of the mean of each group: a single seed's own, or over seeds, all groups of a size at once."""
     found: list[Interval] = [(group[0].low, group[0].high) if len(group) == 1 else (None, None) for group in groups]
     for seeds in sorted({len(group) for group in groups} - {0, 1}):
         members = [index for index, group in enumerate(groups) if len(group) == seeds]
-        values, below, above = (
-            np.array([[end(metric) for metric in groups[index]] for index in members])
-            for end in (_value, _below, _above)
-        )
-        share, up, down = _resampling(seeds)
-        drawn = values @ share + above @ up - below @ down
-        outside = round((1 - level_over_seeds(seeds)) / 2 * DRAWS)
-        ends = (outside, DRAWS - 1 - outside)
-        for index, row in zip(members, np.partition(drawn, ends, axis=1)[:, ends].tolist(), strict=True):
-            found[index] = (row[0], row[1])
+        parts = np.array([[(m.number, m.below, m.above) for m in groups[index]] for index in members])
+        values, below, above = np.moveaxis(parts, -1, 0)
+        lows, highs = ends_over_seeds(values, below, above, span=np.array([groups[index][0].span for index in members]))
+        for index, low, high in zip(members, lows.tolist(), highs.tolist(), strict=True):
+            found[index] = (None, None) if math.isnan(low) or math.isnan(high) else (low, high)
     return found
-
-
-def _value(metric: Metric) -> float:
-    return metric.value if isinstance(metric.value, float) else 0.0
-
-
-def _below(metric: Metric) -> float:
-    """The standard error that the lower half of the file's interval stands for."""
-    return 0.0 if metric.low is None else (_value(metric) - metric.low) / 1.959964
-
-
-def _above(metric: Metric) -> float:
-    """The standard error that the upper half of the file's interval stands for."""
-    return 0.0 if metric.high is None else (metric.high - _value(metric)) / 1.959964
-
-
-@cache
-def _resampling(seeds: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """What each seed gives to each draw, (seeds, draws): its share, and its moves up and down in standard errors."""
-    rng = np.random.default_rng(20_240_601)
-    chosen = rng.integers(seeds, size=(DRAWS, seeds))
-    noise = rng.standard_normal((DRAWS, seeds))
-    is_seed = (chosen[:, :, None] == np.arange(seeds)).astype(np.float64)
-    up = (is_seed * np.maximum(noise, 0)[:, :, None]).mean(axis=1)
-    down = (is_seed * np.maximum(-noise, 0)[:, :, None]).mean(axis=1)
-    return is_seed.mean(axis=1).T, up.T, down.T
 
 
 def _words(words: Sequence[str]) -> str:

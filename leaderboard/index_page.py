@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from ..suite.measure.statistics import why_no_interval
 from .boards import Board, Entry
 from .cells import Cell, bar_of, cell_of, missing, plain
 from .claims_page import counts_in_words
@@ -157,9 +158,11 @@ def headline_cell(site: Site, board: Board, entry: Entry) -> Cell:
     """The metric that ranks; muted for a model without a rank, missing where a task has no value."""
     found = site.rankings[board.identity].headlines.get(entry.identity)
     if found is not None:
-        shown = [number(value, "skill") for value in (found.value, found.low, found.high)]
-        bar = bar_of(found.value, found.low, found.high)
-        return Cell(shown[0], repr(found.value), f"{shown[1]} to {shown[2]}", bar=bar)
+        shown, bar = number(found.value, "skill"), bar_of(found.value, found.low, found.high)
+        if found.low is None or found.high is None:
+            return Cell(shown, repr(found.value), note=why_no_interval(len(board.seeds)), bar=bar)
+        interval = f"{number(found.low, 'skill')} to {number(found.high, 'skill')}"
+        return Cell(shown, repr(found.value), interval, bar=bar)
     values = [e.number for e in _headline_by_task(site, board, entry) if e is not None and e.number is not None]
     if len(values) < len(board.tasks) or entry.lacks:
         return missing(f"{plural(len(values), 'task')} of {len(board.tasks)}: no mean over an incomplete set")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..suite.measure.statistics import why_no_interval
 from ..suite.spec.dump import dump_yaml, resolved_values
 from ..suite.spec.results import Provenance
 from ..suite.spec.schema import ReferenceModel
@@ -198,12 +199,18 @@ def _versus(site: Site, board: Board, entry: Entry) -> list[Versus]:
             ink=site.ink(other),
             value=repr(found.value),
             difference=signed(found.value),
-            interval=f"{signed(found.low)} to {signed(found.high)}",
+            interval=_ends(found, len(board.seeds)),
             verdict=_verdict(found),
         )
         for other in board.ranked
         if (found := differences.get((entry.identity, other.identity))) is not None
     ]
+
+
+def _ends(difference: Difference, seeds: int) -> str:
+    if difference.low is None or difference.high is None:
+        return why_no_interval(seeds)
+    return f"{signed(difference.low)} to {signed(difference.high)}"
 
 
 def _verdict(difference: Difference) -> str:

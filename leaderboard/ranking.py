@@ -1,12 +1,13 @@
 """Ranks from paired differences: two models are told apart only if the interval of their difference excludes 0.
 
 The headline is a mean over tasks of a mean over seeds. For `behaviour.ood_skill` result files carry the right positions
-of every sequence, so seeds and whole sequences are resampled, with one set of draws for all models: that is what pairs
-them by seed and by sequence. All are measured on the same sequences, so one draw of sequences serves them all.
+of every sequence, so whole sequences are resampled, with one set of draws for all models and seeds: that pairs them by
+sequence. Differences of each seed's headline, with the spread between seeds, pair them by seed (see `ends_over_seeds`).
 """
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..suite.measure.statistics import DRAWS, Resamples, level_over_seeds
-from ..suite.spec.results import PackedArray, Result
+from ..suite.measure.statistics import ANYWHERE, DRAWS, Resamples, ends_over_seeds, reach
+from ..suite.spec.results import PackedArray, Result, natural_span
 from .boards import Board, Entry
 
 __all__ = ["Difference", "Headline", "Ranking", "rank"]
@@ -24,29 +25,42 @@ COUNTED = "behaviour.ood_skill"
 _MOST_SEQUENCES = 1_000_000
 _SAME = 1e-6
 _SEED = 20_240_601
+_NORMAL = 1.959964
 
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """A model's value of the metric that ranks, mean over tasks and seeds, with its 95 % interval."""
+    """A model's value of the metric that ranks, mean over tasks and seeds, with its 95 % interval if it has one."""
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One model's headline minus another's, with its paired 95 % interval."""
+    """One model's headline minus another's, with its paired 95 % interval if it has one."""
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
     @property
     def tells_apart(self) -> bool:
-        """Whether the interval excludes 0."""
-        return self.low > 0 or self.high < 0
+        """Whether there is an interval and it excludes 0."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """A headline by seed, (seeds,), and its mean over them in every resample of sequences, (draws,)."""
+
+    by_seed: NDArray[np.float64]
+    draws: NDArray[np.float64]
+
+    @property
+    def value(self) -> float:
+        return float(self.by_seed.mean())
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +99,8 @@ def rank(board: Board) -> Ranking:
             entry.unranked.append(f"The board ranks by {board.suite.headline}, and {protocol} was not run")
     samples = _counted_samples(board) if board.suite.headline == COUNTED else _metric_samples(board)
     entries = [entry for entry in board.entries if entry.identity in samples]
-    entries.sort(key=lambda entry: (-samples[entry.identity][0], entry.name, entry.identity))
-    level = level_over_seeds(len(board.seeds))
-    differences = _differences([(entry.identity, *samples[entry.identity]) for entry in entries], level)
+    entries.sort(key=lambda entry: (-samples[entry.identity].value, entry.name, entry.identity))
+    differences = _differences([(entry.identity, samples[entry.identity]) for entry in entries])
     leader: Entry | None = None
     for place, entry in enumerate(entries, start=1):
         if leader is None or differences[leader.identity, entry.identity].tells_apart:
@@ -95,35 +108,34 @@ def rank(board: Board) -> Ranking:
         else:
             entry.rank = leader.rank
     board.entries = entries + [entry for entry in board.entries if entry.rank is None]
+    span = natural_span(board.suite.headline.partition(".")[2])
     headlines = {
-        identity: Headline(point, *_ends(drawn[None], level)[0].tolist())
-        for identity, (point, drawn) in samples.items()
+        identity: Headline(sample.value, *_intervals(sample.by_seed[None], sample.draws[None], span)[0])
+        for identity, sample in samples.items()
     }
     return Ranking(headlines, differences, board.suite.headline == COUNTED)
 
 
-def _differences(
-    models: Sequence[tuple[str, float, NDArray[np.float64]]], level: float
-) -> dict[tuple[str, str], Difference]:
-    """Every model minus every other, from their values and draws."""
+def _differences(models: Sequence[tuple[str, _Sample]]) -> dict[tuple[str, str], Difference]:
+    """Every model minus every other."""
     found: dict[tuple[str, str], Difference] = {}
-    draws = np.array([drawn for _, _, drawn in models])
-    for index, (one, value, drawn) in enumerate(models):
-        later = models[index + 1 :]
-        for (other, minus, _), (low, high) in zip(
-            later, _ends(drawn - draws[index + 1 :], level).tolist(), strict=True
-        ):
-            found[one, other] = Difference(value - minus, low, high)
-            found[other, one] = Difference(minus - value, -high, -low)
+    by_seed, draws = (np.array([getattr(sample, part) for _, sample in models]) for part in ("by_seed", "draws"))
+    for index, (one, _) in enumerate(models[:-1]):
+        gaps = by_seed[index] - by_seed[index + 1 :]
+        intervals = _intervals(gaps, draws[index] - draws[index + 1 :])
+        later = [other for other, _ in models[index + 1 :]]
+        for other, gap, (low, high) in zip(later, gaps.mean(axis=1).tolist(), intervals, strict=True):
+            found[one, other] = Difference(gap, low, high)
+            found[other, one] = Difference(-gap, None if high is None else -high, None if low is None else -low)
     return found
 
 
-def _ends(draws: NDArray[np.float64], level: float) -> NDArray[np.float64]:
-    """The percentile interval of each row at a nominal level, (rows, 2)."""
-    count = draws.shape[1]
-    outside = round((1 - level) / 2 * count)
-    ends = [outside, count - 1 - outside]
-    return np.partition(draws, ends, axis=1)[:, ends]
+def _intervals(
+    by_seed: NDArray[np.float64], draws: NDArray[np.float64], span: tuple[float, float] = ANYWHERE
+) -> list[tuple[float | None, float | None]]:
+    """The interval of each row: its mean over seeds, (rows, seeds), with its draws over sequences, (rows, draws)."""
+    ends = ends_over_seeds(by_seed, *reach(draws, by_seed.mean(axis=1)), span=span)
+    return [(None, None) if math.isnan(low + high) else (low, high) for low, high in np.stack(ends, axis=1).tolist()]
 
 
 # The headline from per-sequence counts
@@ -151,7 +163,7 @@ def _skill(right: NDArray[np.float64], guessed: NDArray[np.float64], positions: 
     return (right - guessed) / (positions - guessed)
 
 
-def _counted_samples(board: Board) -> dict[str, tuple[float, NDArray[np.float64]]]:
+def _counted_samples(board: Board) -> dict[str, _Sample]:
     """Headline and its bootstrap draws, by entry identity, of every entry whose files carry the counts."""
     counts: dict[str, _Cell] = {}
     for entry in board.entries:
@@ -221,58 +233,48 @@ def _alike(counts: dict[str, _Cell], board: Board) -> dict[str, _Cell]:
     return {identity: found for identity, found in counts.items() if forms[identity] == usual}
 
 
-def _bootstrap(counts: dict[str, _Cell], board: Board) -> dict[str, tuple[float, NDArray[np.float64]]]:
+def _bootstrap(counts: dict[str, _Cell], board: Board) -> dict[str, _Sample]:
     rng = np.random.default_rng(_SEED)
     models = list(counts.values())
-    points, total = np.zeros(len(models)), np.zeros((DRAWS, len(models)))
+    by_seed, total = np.zeros((len(models), len(board.seeds))), np.zeros((len(models), DRAWS))
     for task, spec in board.tasks.items():
-        share = _seed_shares(rng, len(board.seeds))
         longer = [length for length in spec.lengths.evaluate if length > spec.lengths.train]
         for length in longer:
             first = models[0][task, length]
             right = np.stack([found[task, length].right for found in models])
-            drawn = Resamples(len(first.guessed), rng, DRAWS).means(
-                np.concatenate([right.reshape(-1, right.shape[2]), first.guessed[None]])
-            )
-            by_seed = drawn[:, :-1].reshape(DRAWS, len(models), len(board.seeds))
-            means = np.einsum("bms,bs->bm", by_seed, share)
+            means = np.concatenate([right.mean(axis=1), first.guessed[None]])
+            drawn = Resamples(len(first.guessed), rng, DRAWS).means(means).T
             weight = 1 / (len(longer) * len(board.tasks))
-            points += weight * _skill(right.mean(axis=(1, 2)), first.guessed.mean(), first.positions)
-            total += weight * _skill(means, drawn[:, -1:], first.positions)
-    return {identity: (float(points[i]), total[:, i]) for i, identity in enumerate(counts)}
-
-
-def _seed_shares(rng: np.random.Generator, seeds: int) -> NDArray[np.float64]:
-    """The share of each seed in every resample of seeds, (draws, seeds)."""
-    chosen = rng.integers(seeds, size=(DRAWS, seeds))
-    return (chosen[:, :, None] == np.arange(seeds)).mean(axis=1)
+            by_seed += weight * _skill(right.mean(axis=2), first.guessed.mean(), first.positions)
+            total += weight * _skill(drawn[:-1], drawn[-1], first.positions)
+    return {identity: _Sample(by_seed[i], total[i]) for i, identity in enumerate(counts)}
 
 
 # The headline from metric values
 
 
-def _metric_samples(board: Board) -> dict[str, tuple[float, NDArray[np.float64]]]:
-    """Headline and draws of a metric without counts: paired by seed; a seed's value moves within its interval."""
+def _metric_samples(board: Board) -> dict[str, _Sample]:
+    """Headline and draws of a metric without counts: paired by seed; the mean moves within the seeds' intervals."""
     protocol, _, name = board.suite.headline.partition(".")
-    found: dict[str, tuple[float, NDArray[np.float64]]] = {}
+    found: dict[str, _Sample] = {}
     for entry in board.entries:
         if entry.unranked:
             continue
-        pairing = np.random.default_rng(_SEED)
         own = np.random.default_rng(int(entry.identity, 16))
-        point, total = 0.0, np.zeros(DRAWS)
+        by_seed, total = np.zeros(len(board.seeds)), np.zeros(DRAWS)
         for task in board.tasks:
-            share = _seed_shares(pairing, len(board.seeds))
             results = [entry.results.get((task, seed, protocol)) for seed in board.seeds]
             metrics = [m for r in results if r is not None for m in r.metrics if m.metric == name and not m.at]
-            values = np.array([m.value for m in metrics if isinstance(m.value, float) and m.status == "ok"])
-            if len(values) != len(board.seeds):
+            usable = [m for m in metrics if isinstance(m.value, float) and m.status == "ok"]
+            if len(usable) != len(board.seeds):
                 entry.unranked.append(f"Incomplete: {board.suite.headline} has no usable value on {task}")
                 break
-            spread = np.array([((m.high or 0) - (m.low or 0)) / 3.919928 if m.low is not None else 0 for m in metrics])
-            noise = own.standard_normal((DRAWS, len(values)))
-            total += (share * (values + noise * spread)).sum(axis=1) / len(board.tasks)
-            point += float(values.mean()) / len(board.tasks)
+            values, below, above = np.array([(m.number, m.below, m.above) for m in usable]).T
+            noise = own.standard_normal(DRAWS) / _NORMAL
+            down, up = (float(np.nan_to_num(each).mean()) for each in (below, above))
+            moved = np.maximum(noise, 0) * up - np.maximum(-noise, 0) * down
+            by_seed += values / len(board.tasks)
+            total += (values.mean() + moved) / len(board.tasks)
         else:
-            found[entry.identity] = (point, total)
+            found[entry.identity] = _Sample(by_seed, total)
     return found

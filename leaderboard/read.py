@@ -6,16 +6,14 @@ Nothing is followed out of the folder: links are refused, names and identities a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
-from ..suite.runner.files import parse
-from ..suite.runner.store import CellFailures
+from ..suite.runner.store import CellFailures, sound
 from ..suite.spec.results import CellKey, CellRecord, Record, Result, SuiteRecord
+from ..suite.spec.soundness import first_fault
 from ..tasks.errors import LayerstateError
 
 __all__ = ["Records", "Refused", "SiteError", "is_name", "read_records"]
@@ -152,16 +150,13 @@ class _Reader:
         try:
             if path.stat().st_size > MAX_BYTES:
                 raise ValueError(f"it is larger than {MAX_BYTES // 2**20} MiB")
-            record = kind.model_validate(parse(path.read_bytes()))
-            check(record, path)
-        except ValidationError as error:
-            self.refuse(path, _first(error))
+            record = sound(kind, path.read_bytes(), lambda record: check(record, path))
         except RecursionError:
             self.refuse(path, "it is nested too deeply")
         except OSError as error:
             self.refuse(path, error.strerror or "it cannot be read")
         except ValueError as error:
-            self.refuse(path, str(error).partition("\n")[0])
+            self.refuse(path, first_fault(error))
         else:
             return record
         return None
@@ -180,7 +175,6 @@ def _check_result(result: Result, path: Path) -> None:
     _require(result.identity == path.stem, f"it holds the measurement {result.identity:.80}")
     _check_key(result.cell)
     _require(is_name(result.protocol), f"{result.protocol!r:.80} is not a name that a protocol may have")
-    _require(bool(result.sites), "it names no sites")
     for metric in result.metrics:
         _require(is_name(metric.metric), f"{metric.metric!r:.80} is not a name that a metric may have")
         for coordinate in metric.at:
@@ -211,8 +205,3 @@ def _numbers(result: Result) -> dict[str, Any]:
     return result.model_dump(
         exclude={"provenance", "seconds", "forward_seconds", "shared_seconds", "peak_memory_mb", "specs"}
     )
-
-
-def _first(error: ValidationError, shown: int = 1) -> str:
-    found: Iterable[Any] = error.errors(include_url=False, include_input=False)[:shown]
-    return "; ".join(f"{'.'.join(str(part) for part in entry['loc'])}: {entry['msg']}"[:300] for entry in found)

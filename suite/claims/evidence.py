@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,14 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..measure.statistics import DRAWS, Interval, level_over_seeds, percentile_interval
+from ..measure.statistics import DRAWS, Interval
+from ..measure.statistics import interval_over_seeds as mean_over_seeds
+from ..runner.seeds import over_seeds
 from ..spec.results import Metric, Result, SuiteRecord
 from ..spec.schema import Expectation
 
 __all__ = ["Evidence", "Results", "draws_over_seeds", "interval_over_seeds"]
 
 Float64 = NDArray[np.float64]
-_NORMAL = 1.959964
+_SEVERITY = ("ok", "below_gate", "not_converged", "undefined", "failed")
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,8 @@ class Results:
             reduced = _reduced(found, expectation)
             if isinstance(reduced, tuple):
                 worst = reduced
+            elif not reduced.is_converged:
+                worst = ("not_converged", reduced.reason)
             elif reduced.status == "below_gate":
                 skill = self._skill(model, task, seed)
                 if required_skill is None or skill is None or skill < required_skill:
@@ -151,9 +156,9 @@ def _reduced(found: Sequence[Metric], expectation: Expectation | None) -> Metric
     valued = [metric for metric in found if metric.value is not None]
     if not valued:
         return found[0].status, found[0].reason
-    # One site below the gate means all are.
-    status = next((metric.status for metric in valued if metric.status != "ok"), "ok")
-    reason = next((metric.reason for metric in valued if metric.status != "ok"), None)
+    # A number made of several is no sounder than the least sound of them.
+    least = max(valued, key=lambda metric: (not metric.is_converged, _SEVERITY.index(metric.status)))
+    status, reason = least.status, None if least.status == "ok" else least.reason
     if expectation.reduce in ("every", "some"):
         wanted = expectation.one_of or [str(expectation.equals)]
         right = [str(metric.value) in wanted for metric in valued]
@@ -164,40 +169,48 @@ def _reduced(found: Sequence[Metric], expectation: Expectation | None) -> Metric
     if not numbers:
         return "undefined", "words where numbers are compared"
     if expectation.reduce == "mean":
-        mean = float(np.mean([_value(metric) for metric in numbers]))
-        return numbers[0].model_copy(
-            update={"value": mean, "low": None, "high": None, "status": status, "reason": reason}
-        )
-    pick = max if expectation.reduce == "max" else min
-    return pick(numbers, key=_value).model_copy(update={"status": status, "reason": reason})
+        return _mean(numbers).model_copy(update={"status": status, "reason": reason})
+    return _extreme(numbers, largest=expectation.reduce == "max").model_copy(
+        update={"status": status, "reason": reason}
+    )
 
 
-def draws_over_seeds(metrics: Sequence[Metric]) -> Float64:
-    """Resamples (draws,) of the mean over seeds: seeds are drawn, each value moves within its own interval."""
-    value, below, above = (np.array([part(metric) for metric in metrics]) for part in (_value, _below, _above))
-    rng = np.random.default_rng(0)
-    chosen = rng.integers(len(metrics), size=(DRAWS, len(metrics)))
-    noise = rng.standard_normal((DRAWS, len(metrics)))
-    moved = np.maximum(noise, 0) * above[chosen] - np.maximum(-noise, 0) * below[chosen]
-    return (value[chosen] + moved).mean(axis=1)
+def _mean(metrics: Sequence[Metric]) -> Metric:
+    """Of several places of one seed, which share their sequences: its interval reaches as far as theirs on average."""
+    value, below, above = (
+        float(np.mean(part))
+        for part in zip(*((metric.number, metric.below, metric.above) for metric in metrics), strict=True)
+    )
+    low, high = (None, None) if math.isnan(below + above) else (value - below, value + above)
+    return metrics[0].model_copy(update={"value": value, "low": low, "high": high})
+
+
+def _extreme(metrics: Sequence[Metric], *, largest: bool) -> Metric:
+    """The largest or smallest of several places; its interval reaches to the end of whichever goes furthest."""
+    sign = 1.0 if largest else -1.0
+    chosen = max(metrics, key=lambda metric: sign * metric.number)
+    if chosen.low is None or chosen.high is None:
+        return chosen
+    if largest:
+        return chosen.model_copy(update={"high": max(metric.high for metric in metrics if metric.high is not None)})
+    return chosen.model_copy(update={"low": min(metric.low for metric in metrics if metric.low is not None)})
 
 
 def interval_over_seeds(metrics: Sequence[Metric]) -> Interval:
-    """One seed's own interval, over sequences; or over seeds, at the level for so few of them."""
+    """One seed's own interval, over sequences; or over seeds and sequences, as far as so few seeds need."""
     if len(metrics) == 1:
         return Interval(metrics[0].low, metrics[0].high, None if metrics[0].low is not None else metrics[0].reason)
-    value = float(np.mean([_value(metric) for metric in metrics]))
-    level = level_over_seeds(len(metrics))
-    return percentile_interval(draws_over_seeds(metrics), value, units=len(metrics), level=level)
+    return over_seeds(metrics)
 
 
-def _value(metric: Metric) -> float:
-    return metric.value if isinstance(metric.value, float) else float("nan")
+def draws_over_seeds(metrics: Sequence[Metric]) -> Float64:
+    """Draws (draws,) whose 95 % percentiles are the interval of the mean over seeds; NaN where there is none.
 
-
-def _below(metric: Metric) -> float:
-    return 0.0 if metric.low is None else (_value(metric) - metric.low) / _NORMAL
-
-
-def _above(metric: Metric) -> float:
-    return 0.0 if metric.high is None else (metric.high - _value(metric)) / _NORMAL
+    The metrics may be differences, so the range that a single value has does not bound them.
+    """
+    values, below, above = np.array([(m.number, m.below, m.above) for m in metrics]).T
+    interval = mean_over_seeds(values, below, above)
+    if interval.low is None or interval.high is None:
+        return np.full(DRAWS, np.nan)
+    ends = [interval.low, interval.low, float(values.mean()), interval.high, interval.high]
+    return np.interp(np.linspace(0.0, 1.0, DRAWS), [0.0, 0.025, 0.5, 0.975, 1.0], ends)

@@ -1,7 +1,9 @@
 """Intervals and tests that respect what is independent: whole sequences, and seeds above them.
 
 Positions of one sequence are correlated, so intervals come from resampling whole sequences (Efron's percentile
-bootstrap); over several seeds both levels are resampled. Everything here is a pure function of arrays.
+bootstrap). Seeds are few, and no resampling of few values reaches beyond them: above the sequences stands a t interval
+of the seeds' values (`ends_over_seeds`), for every table, rank and verdict alike. Everything here is a pure function of
+arrays.
 """
 
 from __future__ import annotations
@@ -16,20 +18,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "ANYWHERE",
     "Interval",
     "Resamples",
     "SignFlip",
-    "expanded_level",
-    "hierarchical_means",
+    "ends_over_seeds",
+    "interval_over_seeds",
     "level_over_seeds",
     "percentile_interval",
+    "reach",
     "resampled_weights",
     "sign_flip_test",
+    "why_no_interval",
 ]
 
 Float64 = NDArray[np.float64]
 
 DRAWS = 2000
+ANYWHERE = (-math.inf, math.inf)
+FEWEST_ALIKE = 5
 _EXACT_PAIRS = 20
 
 
@@ -45,6 +52,12 @@ class Interval:
     def excludes_zero(self) -> bool:
         """Whether there is an interval and 0 lies outside it."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+    def reach(self, value: float) -> tuple[Float64, Float64]:
+        """How far it lies below and above the value, (1,) and (1,); NaN where there is no interval."""
+        if self.low is None or self.high is None:
+            return np.full(1, np.nan), np.full(1, np.nan)
+        return np.array([max(0.0, value - self.low)]), np.array([max(0.0, self.high - value)])
 
     @property
     def above_zero(self) -> bool:
@@ -100,7 +113,7 @@ def percentile_interval(
         Values at which an interval of no width is right: nothing varied because nothing could. Anywhere else an
         interval of no width would claim certainty where there is only no information, and none is given.
     level : float
-        Its nominal coverage; see `expanded_level` for few units.
+        Its nominal coverage.
     """
     if not math.isfinite(value):
         return Interval(None, None, "no value")
@@ -115,35 +128,23 @@ def percentile_interval(
     return Interval(float(low), float(high))
 
 
-def expanded_level(units: int, level: float = 0.95) -> float:
-    """The level at which a percentile interval of few units covers about as often as a t interval would.
-
-    Percentile intervals of n units are too narrow by √((n−1)/n), and use the normal where t belongs: with five seeds
-    they cover in about 84 % of runs, and at this level in about 93 %. Source: Hesterberg 2015, The American
-    Statistician 69 (4), section 3.3.
-    """
-    special = _special()
-    return float(2 * special.ndtr(_quantile_of_few(units, level)) - 1)
-
-
 def resampled_weights(units: int, rng: np.random.Generator, draws: int = DRAWS) -> Float64:
     """Weights (draws, units) of a mean over few units in every resample, which sum to 1.
 
-    They lie about 1 / units as far out as a 95 % t interval of so few units needs (see `expanded_level`), in place of
-    the level where something else, of many units, is resampled beside them.
+    They lie about 1 / units as far out as a 95 % t interval of so few units needs: plain percentiles of n units are too
+    narrow by √((n−1)/n), and use the normal where t belongs. Source: Hesterberg 2015, The American Statistician 69 (4),
+    section 3.3.
     """
     weights = Resamples(units, rng, draws).weights.astype(np.float64) / units
     if units < 2:
         return weights
     normal = float(_special().ndtri(0.975))
-    return 1 / units + _quantile_of_few(units, 0.95) / normal * (weights - 1 / units)
+    return 1 / units + math.sqrt(units / (units - 1)) * _t_quantile(units) / normal * (weights - 1 / units)
 
 
-def _quantile_of_few(units: int, level: float) -> float:
-    """How many standard errors, as a percentile interval shows them, a t interval of so few units would reach."""
-    if units < 2:
-        raise ValueError("one unit has no spread to estimate")
-    return math.sqrt(units / (units - 1)) * float(_special().stdtrit(units - 1, (1 + level) / 2))
+def _t_quantile(units: int) -> float:
+    """How many standard errors the 95 % interval of a mean of so few units reaches to each side."""
+    return float(_special().stdtrit(units - 1, 0.975))
 
 
 def _special() -> Any:
@@ -151,46 +152,83 @@ def _special() -> Any:
     return importlib.import_module("scipy.special")
 
 
-def level_over_seeds(seeds: int, level: float = 0.95) -> float:
-    """The level of a percentile interval over seeds and sequences: `level` for one seed, expanded for several."""
-    return level if seeds < 2 else expanded_level(seeds, level)
+def level_over_seeds(_seeds: int) -> float:
+    """The level at which draws over seeds are read: they reach as far out as so few seeds need (`ends_over_seeds`)."""
+    return 0.95
 
 
-def hierarchical_means(
-    values: Sequence[NDArray[Any]], rng: np.random.Generator, *, shared: bool, draws: int = DRAWS
-) -> Float64:
-    """Resample seeds, and sequences within each chosen seed: the means (draws, seeds, …) of every resample.
+def reach(draws: Float64, values: Float64 | float) -> tuple[Float64, Float64]:
+    """How far the 95 % percentiles of draws (…, draws) lie below and above the values (…), for `ends_over_seeds`."""
+    low, high = np.quantile(draws, [0.025, 0.975], axis=-1)
+    return np.maximum(values - low, 0.0)[..., None], np.maximum(high - values, 0.0)[..., None]
 
-    A statistic of one seed is computed from the last axes, then averaged over axis 1.
+
+def ends_over_seeds(
+    values: Float64, below: Float64, above: Float64, *, span: tuple[float, float] | Float64 = ANYWHERE
+) -> tuple[Float64, Float64]:
+    """The ends (…) and (…) of 95 % intervals of means over seeds; NaN where no honest interval can be given.
+
+    To each side the interval reaches √(t²·s²/n + w²). The first part is the t interval of the n seeds' values, with
+    n − 1 degrees of freedom; it covers what training anew changes. The second part, w, is the mean's own interval over
+    sequences, with the seeds held fixed: all seeds are measured on the same sequences, so the luck of these is common
+    to them, and no spread between seeds shows it. Where only the single seeds' intervals are known, w is the mean of
+    their reaches, as if all luck were common: too wide rather than too narrow. Of one seed, w alone is left.
+
+    Fewer than five seeds that are all alike, in a layer's number, say, and whose own intervals do not reach to both
+    sides, show no spread to judge others by: no interval. Five or more have one: the range of n values holds their
+    distribution's median in 1 − 2^(1−n) of cases, which is 0.94 for five. A value at an end of its natural range has
+    one as well: beyond it, there is nothing.
 
     Parameters
     ----------
-    values : sequence of arrays (n, …)
-        One array a seed, with per-sequence values, as many sequences each; several columns are resampled together, so
-        that they stay paired.
-    rng : numpy Generator
-        Source of the draws.
-    shared : bool
-        True where all seeds were measured on the same sequences: then one resample of sequences serves all seeds of a
-        draw, and what the choice of sequences does to all seeds at once is counted in full.
-    draws : int
-        Number of resamples.
+    values : float array (…, n)
+        One a seed.
+    below, above : float arrays (…, n), or (…, 1) for their mean
+        How far the 95 % intervals over sequences reach; NaN where there is none.
+    span : pair of floats, or float array (…, 2)
+        The range outside of which there can be no value.
     """
-    sizes = sorted({len(array) for array in values})
-    if len(sizes) != 1:
-        raise ValueError(f"every seed needs the same number of sequences; found {sizes or 'no seed'}")
-    seeds, n = len(values), sizes[0]
-    columns = [np.asarray(array, np.float32).reshape(n, -1) for array in values]
-    wide = np.concatenate(columns, axis=1)
-    chosen = rng.integers(seeds, size=(draws, seeds))
-    result = np.empty((draws, seeds, columns[0].shape[1]))
-    weights = _multiplicities(n, draws, rng)
-    for slot in range(seeds):
-        if slot and not shared:
-            weights = _multiplicities(n, draws, rng)
-        by_seed = (weights @ wide).reshape(draws, seeds, -1)
-        result[:, slot] = np.take_along_axis(by_seed, chosen[:, slot, None, None], axis=1)[:, 0]
-    return result.reshape(draws, seeds, *np.shape(values[0])[1:]) / n
+    seeds = values.shape[-1]
+    value = values.mean(axis=-1)
+    least, most = np.moveaxis(np.broadcast_to(np.asarray(span, np.float64), (*value.shape, 2)), -1, 0)
+    within = [_mean_of_known(each) for each in (below, above)]
+    if seeds == 1:
+        low, high = value - within[0], value + within[1]
+    else:
+        between = _t_quantile(seeds) * values.std(axis=-1, ddof=1) / math.sqrt(seeds)
+        within = [np.nan_to_num(each) for each in within]
+        low, high = value - np.hypot(between, within[0]), value + np.hypot(between, within[1])
+        if seeds < FEWEST_ALIKE:
+            alike = np.ptp(values, axis=-1) <= 1e-12 * np.maximum(1.0, np.abs(value))
+            certain = (within[0] <= 0) | (within[1] <= 0)
+            shut = alike & certain & (np.abs(value - least) > 1e-12) & (np.abs(value - most) > 1e-12)
+            low, high = np.where(shut, np.nan, low), np.where(shut, np.nan, high)
+    return np.maximum(low, np.minimum(least, value)), np.minimum(high, np.maximum(most, value))
+
+
+def interval_over_seeds(
+    values: Float64, below: Float64, above: Float64, *, span: tuple[float, float] = ANYWHERE
+) -> Interval:
+    """One of the intervals of `ends_over_seeds`, values (n,), or the reason why there is none."""
+    if not np.isfinite(values).all():
+        return Interval(None, None, "no value")
+    low, high = (float(end) for end in ends_over_seeds(values, below, above, span=span))
+    if math.isnan(low) or math.isnan(high):
+        return Interval(None, None, why_no_interval(len(values)))
+    return Interval(low, high)
+
+
+def why_no_interval(seeds: int) -> str:
+    """Why so many seeds gave no interval."""
+    if seeds == 1:
+        return "no interval: one seed"
+    return f"no interval: {seeds} seeds, all alike, show no spread"
+
+
+def _mean_of_known(reaches: Float64) -> Float64:
+    known = np.isfinite(reaches)
+    count = known.sum(axis=-1)
+    return np.where(known, reaches, 0.0).sum(axis=-1) / np.where(count > 0, count, np.nan)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..measure.chance import skill
+from ..measure.chance import majority_by_position, skill
 from ..measure.probes import ProbeSettings
 from ..measure.scoring import predictions
 from ..measure.statistics import Resamples, resampled_weights
@@ -123,6 +123,23 @@ class AblatedModel:
             raise ValueError(f"min_position {first} leaves no position of a sequence of length {self.length}")
         self.random_n = min(self.n, random_sequences or self.n)
         self.clean = self._count(cell.logits("evaluate", self.length))
+
+    def guessed(self) -> Int:
+        """Right positions a sequence (n,) of the best predictor that sees the position alone."""
+        target = self._cell.task.target
+        seen_BL = self._cell.data("probe_train", self.length).states[target]
+        majority_L = majority_by_position(seen_BL, self._cell.task.classes[target])
+        return (self._y == majority_L[self._first :]).sum(axis=1)
+
+    def clean_skill(self) -> float:
+        """Skill without any ablation; NaN where the position tells all."""
+        clean, chance = (np.array(counts.mean() / self.scored) for counts in (self.clean, self.guessed()))
+        return float(skill(clean, chance))
+
+    def is_at_chance(self, least: float) -> bool:
+        """Whether the skill without any ablation is below `least`; 0 asks for none."""
+        # Written so that a skill which is not defined, where the position tells all, counts as none.
+        return least > 0 and not self.clean_skill() >= least
 
     def ablated(self, site: str, basis_KD: Float64, fill_D: Float64) -> Int:
         """Right positions a sequence (n,) with the basis ablated at the site, at all positions."""

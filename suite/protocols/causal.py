@@ -22,7 +22,7 @@ from .readings import estimate, undefined, word
 
 __all__ = ["MECHANISTIC", "VERSION", "Ablation", "Params", "measure", "without_repeats"]
 
-VERSION = 1
+VERSION = 2
 MECHANISTIC = True
 
 Int = NDArray[np.int64]
@@ -74,6 +74,8 @@ class Params(ProbeParams):
     """A causal site's clean probe has at least this share of the largest skill; 0 lets every site be one."""
     unreadable_below: float = Field(default=0.05, ge=0.0, le=1.0)
     """And at least this skill: elsewhere a ruler's directions are noise."""
+    clean_at_chance: float = Field(default=0.05, ge=0.0, le=1.0)
+    """A model whose skill without any ablation is below this uses no state, wherever it holds one; 0 asks for none."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,8 @@ def _gap_readings(bench: _Bench, ablation: Ablation, effects: list[_Effect | Non
     depth = len(bench.sites) - 1
     if depth < 1:
         return [undefined(metric, "no_block", at=at) for metric in GAP_METRICS]
+    if bench.model.is_at_chance(bench.params.clean_at_chance):
+        return [undefined(metric, "clean_at_chance", at=at) for metric in GAP_METRICS]
     largest = max(found, key=lambda effect: effect.value, default=None)
     if not _above_zero(largest, bench.model.random_n):
         return [undefined(metric, "no_causal_site", at=at) for metric in GAP_METRICS]

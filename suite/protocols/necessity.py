@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
 from ..measure import summaries
-from ..measure.chance import majority_by_position
 from ..measure.erasure import Projection
 from ..measure.statistics import Resamples, percentile_interval, resampled_weights
 from ..spec.results import Coordinate
@@ -32,7 +31,7 @@ from .readings import estimate, undefined, word
 
 __all__ = ["MECHANISTIC", "VERSION", "Params", "Verdict", "measure", "verdict"]
 
-VERSION = 1
+VERSION = 2
 MECHANISTIC = True
 
 Int = NDArray[np.int64]
@@ -69,6 +68,8 @@ class Params(ErasingParams):
     """Where: every site, the one that reads best, or those named."""
     least_effect: float = Field(default=0.05, gt=0.0, le=1.0)
     """The smallest effect, as a share of accuracy, that makes a state necessary."""
+    clean_at_chance: float = Field(default=0.05, ge=0.0, le=1.0)
+    """The skill without any ablation below which verdicts are inconclusive: nothing can be needed; 0 asks for none."""
     rulers: Annotated[list[Ruler], AfterValidator(_without_repeats)] = Field(default_factory=lambda: ["means", "probe"])
     """Whose directions alone are tried as well."""
     other_variables: bool = True
@@ -93,7 +94,13 @@ class _Bench:
     sequences: Resamples
     subspaces: Float64
     room: float
+    is_at_chance: bool
     outcome: Outcome = field(default_factory=Outcome)
+
+    def verdict(self, drops: Drops, *, erased: bool) -> tuple[Verdict, str | None]:
+        """The word for an erasure in this cell."""
+        least = self.params.least_effect
+        return verdict(drops, erased=erased, least_effect=least, room=self.room, is_at_chance=self.is_at_chance)
 
     def record(self, key: str, site: SiteData, counts: Int) -> None:
         """Counts of a site, in a row of their own among all sites; −1 stands where nothing was measured."""
@@ -119,7 +126,9 @@ def measure(cell: CellView, params: Params) -> Outcome:
     return bench.outcome
 
 
-def verdict(drops: Drops, *, erased: bool, least_effect: float, room: float) -> tuple[Verdict, str | None]:
+def verdict(
+    drops: Drops, *, erased: bool, least_effect: float, room: float, is_at_chance: bool = False
+) -> tuple[Verdict, str | None]:
     """The word for an erasure, and the reason where one is needed.
 
     Parameters
@@ -132,10 +141,17 @@ def verdict(drops: Drops, *, erased: bool, least_effect: float, room: float) -> 
         The smallest effect that counts, as a share of accuracy.
     room : float
         How far the clean accuracy lies above chance. Where random subspaces of the same rank take so much of it that
-        no effect of that size is left to be seen, a small one says nothing.
+        no effect of that size is left to be seen, a small one says nothing. Where it is itself less than such an
+        effect, a larger one is output below chance.
+    is_at_chance : bool
+        Whether the model does no better than chance without any ablation: then it needs no state.
     """
     if not erased:
         return "not_erased", None
+    if is_at_chance:
+        return "inconclusive", "clean_at_chance"
+    if room < least_effect:
+        return "inconclusive", "no_room: the model is too near chance for such an effect"
     effect = drops.effect
     interval = percentile_interval(effect.draws, effect.value, units=effect.n, exact=(0.0,))
     if effect.value >= least_effect and interval.excludes_zero:
@@ -164,15 +180,9 @@ def _set_up(cell: CellView, params: Params) -> _Bench:
         Resamples(len(labels.test), cell.rng("probe.resamples"), params.draws),
         Resamples(model.n, rng, params.draws),
         subspaces,
-        float(model.clean.mean()) / model.scored - _chance(cell, params.min_position),
+        float((model.clean - model.guessed()).mean()) / model.scored,
+        model.is_at_chance(params.clean_at_chance),
     )
-
-
-def _chance(cell: CellView, first: int) -> float:
-    """The position-only baseline on `evaluate` at the training length."""
-    target, length = cell.task.target, cell.spec.lengths.train
-    seen_BL, found_BL = (cell.data(split, length).states[target] for split in ("probe_train", "evaluate"))
-    return float((majority_by_position(seen_BL, cell.task.classes[target]) == found_BL)[:, first:].mean())
 
 
 def _other_labels(bench: _Bench) -> Mapping[str, Labels]:
@@ -244,8 +254,7 @@ def _measure_erasure(bench: _Bench, site: SiteData, method: Method) -> Reading:
 
 
 def _verdict_reading(bench: _Bench, erasure: Erasure, drops: Drops, at: At) -> Reading:
-    params = bench.params
-    said, why = verdict(drops, erased=erasure.erased, least_effect=params.least_effect, room=bench.room)
+    said, why = bench.verdict(drops, erased=erasure.erased)
     n = min(drops.effect.n, bench.test.n)
     if erasure.last.converged and erasure.last.score.converged:
         return Reading("verdict", said, dict(at), n=n, reason=why)
@@ -333,7 +342,7 @@ def _measure_single(bench: _Bench, site: SiteData, ruler: Ruler, verdicts: Mappi
         word("single_direction_is_enough", enough, at=at, n=bench.test.n, converged=sound),
         _refit_reading(bench, "single_direction_refit_accuracy", refit, at),
     ]
-    said, why = verdict(drops, erased=True, least_effect=params.least_effect, room=bench.room)
+    said, why = bench.verdict(drops, erased=True)
     said = Reading("single_direction_verdict", said, dict(at), n=drops.effect.n, reason=why)
     if not converged:
         said = word("single_direction_verdict", str(said.value), at=at, n=said.n, converged=False)

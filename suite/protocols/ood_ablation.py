@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
 from ...adapters.base import AdapterError
-from ..measure.chance import majority_by_position, skill
 from ..measure.statistics import Resamples, percentile_interval
 from ..spec.results import Coordinate
 from . import causal
@@ -124,16 +123,14 @@ def _measure_length(cell: CellView, params: Params, cuts: list[_Cut], length: in
 
 def _clean(cell: CellView, params: Params, model: AblatedModel, outcome: Outcome) -> float:
     """Skill without any ablation, over the best guess that sees the position alone; accuracy and counts added."""
-    target, first, length = cell.task.target, params.min_position, model.length
-    majority_L = majority_by_position(cell.data("probe_train", length).states[target], cell.task.classes[target])
-    guessed = (cell.data("evaluate", length).states[target][:, first:] == majority_L[first:]).sum(axis=1)
+    length = model.length
     outcome.arrays[f"correct/clean/{length}"] = model.clean
-    outcome.arrays[f"chance/{length}"] = guessed
+    outcome.arrays[f"chance/{length}"] = model.guessed()
     shares = model.clean / model.scored
     resamples = Resamples(model.n, cell.rng(f"ood_ablation.resamples.{length}"), params.draws)
     at, value = {"length": length}, float(shares.mean())
     outcome.readings.append(estimate("clean_accuracy", value, resamples.means(shares), at=at, n=model.n))
-    return float(skill(np.array(value), np.array(guessed.mean() / model.scored)))
+    return model.clean_skill()
 
 
 def _measure_cut(model: AblatedModel, effects: Effects, cut: _Cut, outcome: Outcome) -> tuple[Effect, Int, Int]:

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..measure.chance import skill
-from ..measure.statistics import hierarchical_means, level_over_seeds, percentile_interval
+from ..measure.statistics import Resamples, interval_over_seeds, percentile_interval
 from ..spec.results import Coordinate, Metric, Result, SuiteRecord
+from .seeds import over_seeds
 
-__all__ = ["COLUMNS", "NOT_MEASURED", "Column", "Summary", "extra_columns", "summarise"]
+__all__ = [
+    "COLUMNS",
+    "NOT_MEASURED",
+    "Column",
+    "Counted",
+    "Summary",
+    "extra_columns",
+    "sequence_draws",
+    "shows",
+    "summarise",
+]
 
 Float64 = NDArray[np.float64]
 
@@ -32,7 +43,9 @@ class Summary:
     n : int
         Seeds with a value.
     reason : str or None
-        Why there is no value.
+        Why there is no value, or no interval.
+    not_converged : int
+        Of the seeds with a value, those whose fits did not all converge.
     """
 
     value: float | str | None = None
@@ -40,6 +53,7 @@ class Summary:
     high: float | None = None
     n: int = 0
     reason: str | None = None
+    not_converged: int = 0
 
     def plain(self) -> dict[str, Any]:
         """As plain values."""
@@ -124,21 +138,29 @@ def summarise(column: Column, results: Sequence[Result], task: Mapping[str, Any]
     places = {"$train": task["lengths"]["train"], "$target": task["target"]}
     at = {name: places.get(str(place), place) for name, place in column.at.items()}
     found = [metric for result in results if (metric := _find(result, column.metric, at)) is not None]
-    usable = [metric for metric in found if metric.value is not None and metric.status in _USABLE]
+    usable = [metric for metric in found if shows(column, metric) and metric.status in _USABLE]
     if not usable:
         reasons = Counter(metric.reason or metric.status for metric in found)
         return Summary(reason=reasons.most_common(1)[0][0] if reasons else NOT_MEASURED)
-    if isinstance(usable[0].value, str):
-        return _word([str(metric.value) for metric in usable])
-    values = np.array([metric.value for metric in usable], np.float64)
+    unsound = sum(not metric.is_converged for metric in usable)
+    if column.is_word:
+        return replace(_word([str(metric.value) for metric in usable]), not_converged=unsound)
+    values = np.array([metric.number for metric in usable], np.float64)
     if len(usable) == 1:
-        return Summary(float(values[0]), usable[0].low, usable[0].high, 1)
-    draws = _draws(column, results, at) if len(usable) == len(results) else None
-    if draws is None:
-        draws = hierarchical_means([values[i : i + 1] for i in range(len(values))], _rng(), shared=False).mean(axis=1)
-    level = level_over_seeds(len(values))
-    interval = percentile_interval(draws, float(values.mean()), units=len(values), level=level)
-    return Summary(float(values.mean()), interval.low, interval.high, len(values))
+        return Summary(float(values[0]), usable[0].low, usable[0].high, 1, not_converged=unsound)
+    value = float(values.mean())
+    counted = sequence_draws(column, results, task) if len(usable) == len(results) else None
+    if counted is None:
+        interval = over_seeds(usable)
+    else:
+        own = percentile_interval(counted.draws, value, units=counted.sequences)
+        interval = interval_over_seeds(values, *own.reach(value), span=usable[0].span)
+    return Summary(value, interval.low, interval.high, len(values), interval.reason, unsound)
+
+
+def shows(column: Column, metric: Metric) -> bool:
+    """Whether the metric has a value of the kind that the column shows: a word or a number."""
+    return metric.value is not None and isinstance(metric.value, str) == column.is_word
 
 
 def _word(words: list[str]) -> Summary:
@@ -157,34 +179,48 @@ def _find(result: Result, name: str, at: Mapping[str, Coordinate]) -> Metric | N
     return near[0] if len(near) == 1 else None
 
 
-def _draws(column: Column, results: Sequence[Result], at: Mapping[str, Coordinate]) -> Float64 | None:
-    """Resamples of seeds and of sequences within them, where there are per-sequence counts."""
+@dataclass(frozen=True)
+class Counted:
+    """What the choice of sequences does to the mean of given seeds: the mean in every resample, and of how many."""
+
+    draws: Float64
+    sequences: int
+
+
+def sequence_draws(column: Column, results: Sequence[Result], task: Mapping[str, Any]) -> Counted | None:
+    """Resamples of the sequences that all seeds share, the same for all models; None where there are no such counts."""
+    train = int(task["lengths"]["train"])
     if column.protocol != "behaviour":
         return None
     if column.metric == "accuracy":
-        values = [_share(result, "correct", int(at["length"])) for result in results]
-        return hierarchical_means(values, _rng(), shared=True).mean(axis=1)
-    if column.metric == "ood_skill":
-        return _ood_draws(results)
-    return None
-
-
-def _ood_draws(results: Sequence[Result]) -> Float64:
-    lengths = results[0].specs["task"]["lengths"]
-    longer = [length for length in lengths["evaluate"] if length > lengths["train"]]
-    total = np.zeros(0)
+        found = _mean_shares(results, "correct", train)
+        return None if found is None else Counted(found[0].mean(axis=1), found[1])
+    longer = [int(length) for length in task["lengths"]["evaluate"] if length > train]
+    if column.metric != "ood_skill" or not longer:
+        return None
+    by_length: list[Float64] = []
+    sequences: list[int] = []
     for length in longer:
-        pairs = [np.stack([_share(r, "correct", length), _share(r, "chance", length)], axis=1) for r in results]
-        means = hierarchical_means(pairs, _rng(), shared=True)
-        by_seed = skill(means[..., 0], means[..., 1])
-        total = by_seed.mean(axis=1) if not len(total) else total + by_seed.mean(axis=1)
-    return total / len(longer)
+        right, guessed = (_mean_shares(results, kind, length) for kind in ("correct", "chance"))
+        if right is None or guessed is None or right[1] != guessed[1]:
+            return None
+        by_length.append(skill(right[0], guessed[0]).mean(axis=1))
+        sequences.append(right[1])
+    return Counted(np.mean(by_length, axis=0), min(sequences))
 
 
-def _share(result: Result, kind: str, length: int) -> Float64:
-    """Per sequence the share of right positions."""
-    positions = length - int(result.specs["protocol"].get("params", {}).get("min_position", 0))
-    return result.arrays[f"{kind}/{length}"].unpack() / positions
+def _mean_shares(results: Sequence[Result], kind: str, length: int) -> tuple[Float64, int] | None:
+    """Means (draws, seeds) of the share of right positions a sequence, and how many sequences; None if seeds differ."""
+    shares: list[Float64] = []
+    for result in results:
+        positions = length - int(result.specs["protocol"].get("params", {}).get("min_position", 0))
+        packed = result.arrays.get(f"{kind}/{length}")
+        if packed is None:
+            return None
+        shares.append(packed.unpack() / positions)
+    if len({share.shape for share in shares}) != 1:
+        return None
+    return Resamples(len(shares[0]), _rng()).means(np.stack(shares)), len(shares[0])
 
 
 def _rng() -> np.random.Generator:

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...tasks.errors import LayerstateError
-from ..measure.chance import skill
-from ..measure.statistics import hierarchical_means, level_over_seeds, percentile_interval, sign_flip_test
+from ..measure.statistics import Interval, interval_over_seeds, percentile_interval, sign_flip_test
 from ..spec.results import Coordinate, Metric, Result
 from ..spec.suggest import did_you_mean
-from .aggregate import COLUMNS, Column
+from .aggregate import COLUMNS, Column, sequence_draws, shows
 from .formats import Format
 from .gathered import Gathered
+from .seeds import over_pairs
 from .tables import aligned, as_csv, as_markdown
 
 __all__ = ["Difference", "compare_text", "differences"]
@@ -122,12 +122,12 @@ def _difference(
         {
             seed: metric
             for seed, result in each.items()
-            if (metric := _metric(result, column, spec, profile.get(seed))) is not None and metric.value is not None
+            if (metric := _metric(result, column, spec, profile.get(seed))) is not None and shows(column, metric)
         }
         for each, profile in zip(results, profiles, strict=True)
     ]
     seeds = sorted(found[0].keys() & found[1].keys())
-    note = _gate_note(models, found)
+    note = _note(models, found)
     if not seeds:
         single = [_mean_or_word(list(each.values())) for each in found]
         return Difference(task, column.title, *models, (single[0], single[1]), note=note or "no seed has both")
@@ -135,34 +135,27 @@ def _difference(
     values = tuple(_mean_or_word([pair[index] for pair in pairs]) for index in (0, 1))
     if column.is_word:
         return Difference(task, column.title, *models, (values[0], values[1]), seeds=len(seeds), note=note)
-    numbers = np.array([_number(a) - _number(b) for a, b in pairs])
-    draws = _draws(column, spec, [(results[0][seed], results[1][seed]) for seed in seeds])
-    if draws is None and len(seeds) > 1:
-        draws = hierarchical_means([numbers[i : i + 1] for i in range(len(seeds))], _rng(), shared=False).mean(axis=1)
-    low = high = None
-    if draws is not None:
-        units = len(seeds) if len(seeds) > 1 else 2  # of one seed, sequences are resampled: many
-        interval = percentile_interval(draws, float(numbers.mean()), units=units, level=level_over_seeds(len(seeds)))
-        low, high = interval.low, interval.high
+    numbers = np.array([a.number - b.number for a, b in pairs])
+    interval = _interval(column, spec, pairs, [(results[0][seed], results[1][seed]) for seed in seeds])
     test = sign_flip_test(numbers) if 2 <= len(seeds) <= _MOST_SEEDS else None
+    said = [note]
     if len(seeds) == 1:
-        note = "; ".join(
-            filter(None, [note, "one seed: sequences only" if low is not None else "one seed: no interval"])
-        )
-    elif test is not None and test.smallest > 0.05:
-        note = "; ".join(filter(None, [note, f"no p below {test.smallest:.3g} with {len(seeds)} seeds"]))
+        said.append("one seed: sequences only" if interval.low is not None else "one seed: no interval")
+    else:
+        said.append(interval.reason or "")
+        said.append(f"no p below {test.smallest:.3g} with {len(seeds)} seeds" if test and test.smallest > 0.05 else "")
     return Difference(
         task,
         column.title,
         *models,
         (values[0], values[1]),
         difference=float(numbers.mean()),
-        low=low,
-        high=high,
+        low=interval.low,
+        high=interval.high,
         seeds=len(seeds),
         p=None if test is None else test.p,
         smallest_p=None if test is None else test.smallest,
-        note=note,
+        note="; ".join(filter(None, said)),
     )
 
 
@@ -176,48 +169,36 @@ def _metric(result: Result, column: Column, spec: Mapping[str, Any], profile: Re
     return next((metric for metric in result.metrics if metric.metric == column.metric and metric.at == at), None)
 
 
-def _draws(column: Column, spec: Mapping[str, Any], pairs: Sequence[tuple[Result, Result]]) -> Float64 | None:
-    """Resamples of the difference over seeds and sequences, paired by both, where counts a sequence are there."""
-    if column.protocol != "behaviour":
-        return None
-    train = int(spec["lengths"]["train"])
-    if column.metric == "accuracy":
-        columns = [np.stack([_share(a, "correct", train), _share(b, "correct", train)], axis=1) for a, b in pairs]
-        means = hierarchical_means(columns, _rng(), shared=True)
-        return (means[..., 0] - means[..., 1]).mean(axis=1)
-    longer = [length for length in spec["lengths"]["evaluate"] if length > train]
-    if column.metric != "ood_skill" or not longer:
-        return None
-    by_length: list[Float64] = []
-    for length in longer:
-        kinds = [(index, kind) for index in (0, 1) for kind in ("correct", "chance")]
-        columns = [np.stack([_share(pair[index], kind, length) for index, kind in kinds], axis=1) for pair in pairs]
-        means = hierarchical_means(columns, _rng(), shared=True)
-        gap = skill(means[..., 0], means[..., 1]) - skill(means[..., 2], means[..., 3])
-        by_length.append(gap.mean(axis=1))
-    return np.mean(by_length, axis=0)
+def _interval(
+    column: Column,
+    spec: Mapping[str, Any],
+    pairs: Sequence[tuple[Metric, Metric]],
+    results: Sequence[tuple[Result, Result]],
+) -> Interval:
+    """Of the mean difference: paired by seed, and by sequence where counts a sequence are there."""
+    counted = [sequence_draws(column, [pair[index] for pair in results], spec) for index in (0, 1)]
+    first, second = counted
+    if first is None or second is None or first.sequences != second.sequences:
+        return over_pairs(pairs)
+    numbers = np.array([a.number - b.number for a, b in pairs])
+    value = float(numbers.mean())
+    own = percentile_interval(first.draws - second.draws, value, units=first.sequences, exact=(0.0,))
+    return interval_over_seeds(numbers, *own.reach(value))
 
 
-def _share(result: Result, kind: str, length: int) -> Float64:
-    positions = length - int(result.specs["protocol"].get("params", {}).get("min_position", 0))
-    return result.arrays[f"{kind}/{length}"].unpack() / positions
-
-
-def _rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
-def _gate_note(models: tuple[str, str], found: Sequence[Mapping[int, Metric]]) -> str:
+def _note(models: tuple[str, str], found: Sequence[Mapping[int, Metric]]) -> str:
     below = [
         model
         for model, metrics in zip(models, found, strict=True)
         if any(metric.status == "below_gate" for metric in metrics.values())
     ]
-    return f"below gate: {', '.join(below)}" if below else ""
-
-
-def _number(metric: Metric) -> float:
-    return metric.value if isinstance(metric.value, float) else float("nan")
+    slow = [
+        model
+        for model, metrics in zip(models, found, strict=True)
+        if not all(metric.is_converged for metric in metrics.values())
+    ]
+    said = [f"below gate: {', '.join(below)}" if below else "", f"not converged: {', '.join(slow)}" if slow else ""]
+    return "; ".join(filter(None, said))
 
 
 def _mean_or_word(metrics: Sequence[Metric]) -> float | str | None:
@@ -226,7 +207,7 @@ def _mean_or_word(metrics: Sequence[Metric]) -> float | str | None:
     words = [metric.value for metric in metrics if isinstance(metric.value, str)]
     if words:
         return ", ".join(dict.fromkeys(words))
-    return float(np.mean([_number(metric) for metric in metrics]))
+    return float(np.mean([metric.number for metric in metrics]))
 
 
 def _table(suite: Gathered, rows: Sequence[Difference], format: Format) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...tasks.errors import LayerstateError
 from ..spec.results import Result, SuiteRecord
-from .store import read_results, read_suites
+from .store import read_results, read_suites, results_of
 
 __all__ = ["Gathered", "gather"]
 
@@ -33,7 +33,4 @@ def gather(out: Path, tell: Callable[[str], None] = lambda _text: None) -> list[
     if not records:
         raise LayerstateError(f"{out} holds no suite; layerstate run SUITE --out {out} makes one.")
     results = {result.identity: result for result in read_results(out, tell)}
-    return [
-        Gathered(record, [results[each["identity"]] for each in record.measurements if each["identity"] in results])
-        for record in records
-    ]
+    return [Gathered(record, list(results_of(out, record, results, tell).values())) for record in records]

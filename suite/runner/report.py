@@ -11,7 +11,7 @@ from ...tasks.errors import LayerstateError
 from ..spec.results import CellKey, Result, SuiteRecord
 from .aggregate import COLUMNS, NOT_MEASURED, Column, Summary, extra_columns, summarise
 from .formats import Format
-from .store import CellFailures, read_failures, read_results, read_suites
+from .store import CellFailures, read_failures, read_results, read_suites, results_of
 from .tables import aligned, as_csv, as_markdown
 
 __all__ = ["Report", "report_text", "suite_reports"]
@@ -85,7 +85,7 @@ def suite_reports(
         )
     results = {result.identity: result for result in read_results(out, tell)}
     failures = {each.cell.identity: each for each in read_failures(out, tell)}
-    found = [_report(record, results, failures, only) for record in records]
+    found = [_report(record, results_of(out, record, results, tell), failures, only) for record in records]
     return [report for report in found if report.rows]
 
 
@@ -157,7 +157,18 @@ def _status(missing: int, gates: dict[str, bool], summaries: dict[str, Summary],
     absent = {key: summary.reason for key, summary in summaries.items() if summary.value is None and key in standard}
     # What was not measured is counted as missing; here stands why a measurement has no number.
     said += [f"{key}: {reason}" for key, reason in absent.items() if reason != NOT_MEASURED]
+    said += [
+        f"{key}: {summary.reason}" for key, summary in summaries.items() if summary.value is not None and summary.reason
+    ]
+    said += [f"{key}: {_not_converged(summary)}" for key, summary in summaries.items() if summary.not_converged]
     return "; ".join(said) or "ok"
+
+
+def _not_converged(summary: Summary) -> str:
+    """That fits behind a number did not converge, in the board's words; empty where all did."""
+    if not summary.not_converged:
+        return ""
+    return "not converged" + (f" in {summary.not_converged} of {summary.n} seeds" if summary.n > 1 else "")
 
 
 def _one_table(report: Report, format: Format, *, several: bool) -> str:
@@ -190,7 +201,7 @@ def _csv(reports: Sequence[Report]) -> str:
     columns = {column.key: column for report in reports for column in report.columns}
     header = ["suite", "identity", "model", "task", "seeds", "gate_passed", "gate_measured", "status", "failures"]
     for key, column in columns.items():
-        header += [key] if column.is_word else [key, f"{key}_low", f"{key}_high"]
+        header += [key, *([] if column.is_word else [f"{key}_low", f"{key}_high"]), f"{key}_note"]
     rows: list[list[Any]] = []
     for report in reports:
         for row in report.rows:
@@ -198,7 +209,8 @@ def _csv(reports: Sequence[Report]) -> str:
             cells += [" ".join(map(str, row["seeds"])), *row["gate"], row["status"], " | ".join(row["failures"])]
             for key, column in columns.items():
                 summary: Summary = row.get(key, Summary())
-                cells += [summary.value] if column.is_word else [summary.value, summary.low, summary.high]
+                ends = [] if column.is_word else [summary.low, summary.high]
+                cells += [summary.value, *ends, "; ".join(filter(None, [summary.reason, _not_converged(summary)]))]
             rows.append(cells)
     return as_csv(header, rows)
 
@@ -212,7 +224,10 @@ def _plain(report: Report) -> dict[str, Any]:
             "gate": {"passed": row["gate"][0], "measured": row["gate"][1]},
             "status": row["status"],
             "failures": row["failures"],
-            "metrics": {column.key: row[column.key].plain() for column in report.columns},
+            "metrics": {
+                column.key: row[column.key].plain() | {"note": _not_converged(row[column.key])}
+                for column in report.columns
+            },
         }
         for row in report.rows
     ]

@@ -19,15 +19,14 @@ import fcntl
 import hashlib
 import os
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import ValidationError
-
 from ..spec.results import SCHEMA_VERSION, CellKey, CellRecord, Record, Result, SuiteRecord
+from ..spec.soundness import check_numbers, check_record, first_fault
 from .files import StoreError, make_folder, parse, remove, remove_stale, render, set_aside, translated, write_atomic
 
 __all__ = [
@@ -39,6 +38,8 @@ __all__ = [
     "read_failures",
     "read_results",
     "read_suites",
+    "results_of",
+    "sound",
 ]
 
 Tell = Callable[[str], None]
@@ -198,36 +199,61 @@ class Store:
             return _parsed(path, kind, check)
         except FileNotFoundError:
             return None
-        except (ValueError, ValidationError) as error:
+        except ValueError as error:
             if self.read_only:
-                self.tell(f"{path} is damaged and does not count: {_first_line(error)}.")
+                self.tell(f"{path} is damaged and does not count: {first_fault(error)}.")
             else:
-                set_aside(path, _first_line(error), self.tell)
+                set_aside(path, first_fault(error), self.tell)
             return None
 
 
 def read_suites(out: Path, tell: Tell = _silent) -> list[SuiteRecord]:
     """The suites that were run into `out`, by name; a damaged file is skipped and told, and nothing is written."""
-    records = _read_all(sorted((out / "suites").glob("*.json")), SuiteRecord, tell)
-    return [record for path, record in records if path.name == f"{record.suite.get('name')}-{record.identity}.json"]
+    return _read_all(
+        sorted((out / "suites").glob("*.json")),
+        SuiteRecord,
+        lambda record, path: _expect(f"{record.suite.get('name')}-{record.identity}", path.stem),
+        tell,
+    )
 
 
 def read_results(out: Path, tell: Tell = _silent) -> list[Result]:
     """All measurements in `out`; a damaged file is skipped and told, and nothing is written."""
-    records = _read_all(sorted((out / "results").glob("*.json")), Result, tell)
-    return [record for path, record in records if path.stem == record.identity]
+    found = sorted((out / "results").glob("*.json"))
+    return _read_all(found, Result, lambda record, path: _expect(record.identity, path.stem), tell)
+
+
+def results_of(
+    out: Path, record: SuiteRecord, results: Mapping[str, Result], tell: Tell = _silent
+) -> dict[str, Result]:
+    """The measurements that a suite asks for, by identity; one of another cell or protocol is told and left out."""
+    cells = {cell.identity: cell for cell in record.cells}
+    found: dict[str, Result] = {}
+    for asked in record.measurements:
+        result = results.get(asked["identity"])
+        if result is None:
+            continue
+        wanted = (cells[asked["cell"]], asked["protocol"])
+        if (result.cell, result.protocol) == wanted:
+            found[result.identity] = result
+        else:
+            cell = wanted[0]
+            right = f"{wanted[1]} of {cell.model} · {cell.task}, seed {cell.seed}"
+            path = out / "results" / f"{result.identity}.json"
+            tell(f"{path} is left out: cell: not the measurement that the suite asks for — {right} would be right.")
+    return found
 
 
 def read_cells(out: Path, tell: Tell = _silent) -> list[CellRecord]:
     """All trained cells in `out`; a damaged file is skipped and told, and nothing is written."""
-    records = _read_all(sorted((out / "cells").glob("*/cell.json")), CellRecord, tell)
-    return [record for path, record in records if path.parent.name == record.cell.identity]
+    found = sorted((out / "cells").glob("*/cell.json"))
+    return _read_all(found, CellRecord, lambda record, path: _expect(record.cell.identity, path.parent.name), tell)
 
 
 def read_failures(out: Path, tell: Tell = _silent) -> list[CellFailures]:
     """What went wrong in each cell of `out` the last time it ran; nothing is written."""
-    records = _read_all(sorted((out / "cells").glob("*/failure.json")), CellFailures, tell)
-    return [record for path, record in records if path.parent.name == record.cell.identity]
+    found = sorted((out / "cells").glob("*/failure.json"))
+    return _read_all(found, CellFailures, lambda record, path: _expect(record.cell.identity, path.parent.name), tell)
 
 
 def now() -> str:
@@ -235,15 +261,15 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _read_all(paths: list[Path], kind: type[R], tell: Tell) -> list[tuple[Path, R]]:
-    found: list[tuple[Path, R]] = []
+def _read_all(paths: list[Path], kind: type[R], check: Callable[[R, Path], None], tell: Tell) -> list[R]:
+    found: list[R] = []
     for path in paths:
         if not path.is_file():
             continue
         try:
-            found.append((path, _parsed(path, kind, lambda _record: None)))
-        except (ValueError, ValidationError) as error:
-            tell(f"{path} is left out: {_first_line(error)}.")
+            found.append(_parsed(path, kind, lambda record, path=path: check(record, path)))
+        except ValueError as error:
+            tell(f"{path} is left out: {first_fault(error)}.")
     return found
 
 
@@ -254,28 +280,31 @@ def _parsed(path: Path, kind: type[R], check: Callable[[R], None]) -> R:
         raise
     except OSError as error:
         raise translated(error, path) from error
-    record = kind.model_validate(parse(data))
+    return sound(kind, data, check)
+
+
+def sound(kind: type[R], data: bytes, check: Callable[[R], None]) -> R:
+    """The record that a file holds, fit for use; ValueError says what is wrong and what would be right.
+
+    `check` is asked first: it says whether the record may stand where it stands.
+    """
+    content = parse(data)
+    check_numbers(content)
+    record = kind.model_validate(content)
     check(record)
+    check_record(record)
     return record
 
 
 def _expect(found: str, identity: str) -> None:
     if found != identity:
-        raise ValueError(f"it holds {found}, not {identity}")
+        raise ValueError(f"it holds {found} — {identity}, as the file's name says, would be right")
 
 
 def _checked(identity: str) -> str:
     if not _IDENTITY.fullmatch(identity):
         raise ValueError(f"{identity!r} is not an identity: 8 to 64 hexadecimal digits")
     return identity
-
-
-def _first_line(error: ValueError) -> str:
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        return f"{where}: {first['msg']}" if where else first["msg"]
-    return str(error).splitlines()[0] if str(error) else "it is not a record"
 
 
 def _united(earlier: SuiteRecord, new: SuiteRecord) -> SuiteRecord:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import zlib
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ __all__ = [
     "Result",
     "Status",
     "SuiteRecord",
+    "natural_span",
 ]
 
 SCHEMA_VERSION = 1
@@ -60,6 +62,37 @@ class Metric(Record):
     """Whether the number may be used."""
     reason: str | None = None
     """One word or sentence for a status other than ok."""
+
+    @property
+    def number(self) -> float:
+        """The value; NaN where it is a word, or missing."""
+        return self.value if isinstance(self.value, float) else math.nan
+
+    @property
+    def below(self) -> float:
+        """How far the interval reaches below the value; NaN where there is none."""
+        return math.nan if self.low is None else max(0.0, self.number - self.low)
+
+    @property
+    def above(self) -> float:
+        """How far the interval reaches above the value; NaN where there is none."""
+        return math.nan if self.high is None else max(0.0, self.high - self.number)
+
+    @property
+    def is_converged(self) -> bool:
+        """Whether every fit behind it converged; below the gate, the reason says so."""
+        return self.status != "not_converged" and "not_converged" not in (self.reason or "")
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The range outside of which it can have no value: 0 to 1 for an accuracy, up to 1 for a skill."""
+        return natural_span(self.metric)
+
+
+def natural_span(metric: str) -> tuple[float, float]:
+    """The range of a metric's values, by its name: 0 to 1 for an accuracy, up to 1 for a skill, else endless."""
+    last = metric.rpartition("_")[2]
+    return (0.0 if last == "accuracy" else -math.inf, 1.0 if last in ("accuracy", "skill") else math.inf)
 
 
 class PackedArray(Record):

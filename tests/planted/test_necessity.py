@@ -291,6 +291,26 @@ def test_the_verdict_follows_effect_interval_and_room(effect: float, spread: flo
     assert verdict(found, erased=False, least_effect=0.05, room=0.5)[0] == "not_erased"
 
 
+@pytest.mark.parametrize(("effect", "random"), [(0.30, 0.0), (0.06, 0.48), (0.0, 0.0), (-0.3, 0.0)])
+def test_no_state_is_necessary_or_not_in_a_model_at_chance(effect: float, random: float) -> None:
+    """An effect of 30 pp below chance: directions whose loss turns guesses into wrong answers."""
+    found = drops(effect, 0.01, random)
+    said = verdict(found, erased=True, least_effect=0.05, room=0.01, is_at_chance=True)
+    assert said == ("inconclusive", "clean_at_chance")
+    near = verdict(found, erased=True, least_effect=0.05, room=0.04)
+    assert near[0] == "inconclusive"
+    assert str(near[1]).startswith("no_room")
+
+
+def test_every_verdict_of_a_model_that_ignores_its_state_says_that_it_is_at_chance() -> None:
+    found = outcome(cell(networks.unused_copy()), "necessity", rulers=["means"])
+    said = [each for each in found.readings if each.metric in ("verdict", "single_direction_verdict")]
+    decided = [each for each in said if each.value is not None]
+    assert decided
+    assert {each.value for each in decided} <= {"inconclusive", "not_erased"}
+    assert "clean_at_chance" in {each.reason for each in decided}
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

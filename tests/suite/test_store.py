@@ -29,6 +29,26 @@ OTHER = "fedcba9876543210fedcba98"
 CELL = CellKey(identity=OTHER, model="tiny", task="parity8", seed=0)
 
 
+TASK = {
+    "kind": "task",
+    "name": "parity8",
+    "title": "Parity",
+    "family": "parity",
+    "structure": "prefix_update",
+    "target": "parity",
+    "states": ["parity"],
+    "lengths": {"train": 8, "evaluate": [8]},
+}
+PROTOCOL = {
+    "kind": "protocol",
+    "name": "behaviour",
+    "title": "Behaviour",
+    "measures": "mine",
+    "metrics": {name: {"title": name, "unit": "u", "direction": "none"} for name in ("a", "b", "c", "gap", "m")},
+}
+SUITE = {"kind": "suite", "name": "s", "title": "S", "tasks": ["t"], "seeds": [0], "protocols": ["behaviour"]}
+
+
 def a_result(identity: str = IDENTITY, metrics: list[Metric] | None = None) -> Result:
     provenance = Provenance(
         layerstate="0",
@@ -48,12 +68,12 @@ def a_result(identity: str = IDENTITY, metrics: list[Metric] | None = None) -> R
         cell=CELL,
         protocol="behaviour",
         protocol_version=1,
-        specs={"model": {}, "task": {}, "training": {}, "protocol": {}},
+        specs={"model": {"name": "tiny"}, "task": TASK, "training": {}, "protocol": PROTOCOL},
         sites=["embed", "block.0"],
         chance={"8": 0.5},
         clean_accuracy=1.0,
         gate=GateReading(metric="behaviour.accuracy", at_length=8, at_least=0.95, value=1.0, passed=True),
-        metrics=metrics or [],
+        metrics=metrics or [Metric(metric="m", value=1.0, unit="u", direction="none", at={}, status="ok")],
         digests={},
         seconds=0.1,
         peak_memory_mb=1.0,
@@ -64,10 +84,10 @@ def a_result(identity: str = IDENTITY, metrics: list[Metric] | None = None) -> R
 def a_suite(models: dict[str, Any], cells: list[CellKey], identity: str = IDENTITY) -> SuiteRecord:
     return SuiteRecord(
         identity=identity,
-        suite={"name": "s", "models": list(models)},
-        tasks={},
+        suite={**SUITE, "models": list(models)},
+        tasks={"t": {**TASK, "name": "t"}},
         models=models,
-        protocols={},
+        protocols={"behaviour": PROTOCOL},
         cells=cells,
         measurements=[
             {"identity": cell.identity[::-1], "cell": cell.identity, "protocol": "behaviour"} for cell in cells
@@ -311,8 +331,9 @@ def test_a_cell_that_is_measured_in_another_way_keeps_none_of_its_earlier_measur
 
 
 def test_two_suites_of_one_name_are_both_kept(store: Store) -> None:
-    store.write_suite(a_suite({}, [], identity="a" * 24))
-    store.write_suite(a_suite({}, [], identity="b" * 24))
+    cell = CellKey(identity="c" * 24, model="a", task="t", seed=0)
+    store.write_suite(a_suite({"a": {}}, [cell], identity="a" * 24))
+    store.write_suite(a_suite({"a": {}}, [cell], identity="b" * 24))
     assert [record.identity for record in read_suites(store.out)] == ["a" * 24, "b" * 24]
 
 
