@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..measure.statistics import DRAWS, Interval
-from ..measure.statistics import interval_over_seeds as mean_over_seeds
+from ..measure.statistics import Interval
 from ..runner.seeds import over_seeds
 from ..spec.results import Metric, Result, SuiteRecord
 from ..spec.schema import Expectation
+from .places import filled
 
-__all__ = ["Evidence", "Results", "draws_over_seeds", "interval_over_seeds"]
+__all__ = ["Evidence", "Results", "interval_over_seeds"]
 
 Float64 = NDArray[np.float64]
 _SEVERITY = ("ok", "below_gate", "not_converged", "undefined", "failed")
@@ -97,7 +96,7 @@ class Results:
         worst: tuple[str, str | None] = ("ok", None)
         lowered = False
         for seed, result in sorted(by_seed.items()):
-            found = _matching(result, name, _filled(at, result), expectation)
+            found = _matching(result, name, filled(at, result), expectation)
             reduced = _reduced(found, expectation)
             if isinstance(reduced, tuple):
                 worst = reduced
@@ -123,17 +122,6 @@ class Results:
         place = {"length": result.specs["task"]["lengths"]["train"]}
         found = [metric.value for metric in result.metrics if metric.metric == "skill" and metric.at == place]
         return found[0] if found and isinstance(found[0], float) else None
-
-
-def _filled(at: Mapping[str, str | int], result: Result) -> dict[str, str | int]:
-    task: dict[str, Any] = result.specs["task"]
-    places: dict[str, str | int] = {
-        "$train": task["lengths"]["train"],
-        "$longest": max(task["lengths"]["evaluate"]),
-        "$target": task["target"],
-        "$last": result.sites[-1],
-    }
-    return {name: places.get(str(value), value) for name, value in at.items()}
 
 
 def _matching(result: Result, name: str, at: Mapping[str, str | int], expectation: Expectation | None) -> list[Metric]:
@@ -201,16 +189,3 @@ def interval_over_seeds(metrics: Sequence[Metric]) -> Interval:
     if len(metrics) == 1:
         return Interval(metrics[0].low, metrics[0].high, None if metrics[0].low is not None else metrics[0].reason)
     return over_seeds(metrics)
-
-
-def draws_over_seeds(metrics: Sequence[Metric]) -> Float64:
-    """Draws (draws,) whose 95 % percentiles are the interval of the mean over seeds; NaN where there is none.
-
-    The metrics may be differences, so the range that a single value has does not bound them.
-    """
-    values, below, above = np.array([(m.number, m.below, m.above) for m in metrics]).T
-    interval = mean_over_seeds(values, below, above)
-    if interval.low is None or interval.high is None:
-        return np.full(DRAWS, np.nan)
-    ends = [interval.low, interval.low, float(values.mean()), interval.high, interval.high]
-    return np.interp(np.linspace(0.0, 1.0, DRAWS), [0.0, 0.025, 0.5, 0.975, 1.0], ends)

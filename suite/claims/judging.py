@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ..measure.statistics import Interval, percentile_interval, sign_flip_test
-from ..measure.statistics import level_over_seeds as level_of
-from ..spec.results import Metric, Result, SuiteRecord
+from ..measure.statistics import Interval, sign_flip_test
+from ..runner.seeds import over_pairs
+from ..spec.results import Result, SuiteRecord
 from ..spec.schema import Claim, ClaimsSpec, Expectation, MetricReference
 from .commands import Missing, command
-from .evidence import Evidence, Results, draws_over_seeds, interval_over_seeds
+from .evidence import Evidence, Results, interval_over_seeds
 from .places import Places
 from .verdicts import Part, Verdict, VerdictWord
 from .wording import apart, counted, expected_in_words, left_out, metric_in_words, not_comparable
@@ -166,14 +166,14 @@ class _Judge:
             return Part(label, *one, expected=expected, status="undefined", reason=reason)
         seeds = sorted(first.metrics.keys() & second.metrics.keys())
         pairs = [(first.metrics[seed], second.metrics[seed]) for seed in seeds]
-        numbers = [_number(a) - _number(b) for a, b in pairs]
+        numbers = [a.number - b.number for a, b in pairs]
         if not seeds or not all(math.isfinite(number) for number in numbers):
             worst = first if first.status != "ok" else second
             reason = worst.reason or "no seed has both numbers"
             return Part(label, *one, expected=expected, status=worst.status, reason=reason)
         self._count(len(seeds))
         self._test(numbers)
-        interval = _paired_interval(pairs, float(np.mean(numbers)))
+        interval = over_pairs(pairs)
         holds = _above(interval, -margin)
         return Part(
             label,
@@ -292,29 +292,6 @@ def _above(interval: Interval, bound: float) -> bool | None:
     if interval.low is None or interval.high is None:
         return None
     return True if interval.low > bound else False if interval.high < bound else None
-
-
-def _paired_interval(pairs: Sequence[tuple[Metric, Metric]], value: float) -> Interval:
-    """Of the mean difference: seeds are drawn in pairs, and each number moves within its own interval."""
-    differences = [_difference_metric(a, b) for a, b in pairs]
-    if len(pairs) == 1:
-        return Interval(differences[0].low, differences[0].high)
-    draws = draws_over_seeds(differences)
-    return percentile_interval(draws, value, units=len(pairs), level=level_of(len(pairs)))
-
-
-def _difference_metric(a: Metric, b: Metric) -> Metric:
-    """a − b of one seed; the two intervals are taken as independent, which is wide where they share sequences."""
-    low = high = None
-    value = _number(a) - _number(b)
-    if a.low is not None and a.high is not None and b.low is not None and b.high is not None:
-        low = value - math.hypot(_number(a) - a.low, b.high - _number(b))
-        high = value + math.hypot(a.high - _number(a), _number(b) - b.low)
-    return a.model_copy(update={"value": value, "low": low, "high": high})
-
-
-def _number(metric: Metric) -> float:
-    return metric.value if isinstance(metric.value, float) else math.nan
 
 
 def _undecided(interval: Interval, holds: bool | None) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 from ..spec.results import Coordinate, Result
 from ..spec.suggest import did_you_mean, listed, quoted
 
-__all__ = ["Places"]
+__all__ = ["Places", "filled"]
 
 _SHOWN = 8
 
@@ -46,7 +46,7 @@ class Places:
         alike = [(result, place) for result, place in places if place.keys() == wanted]
         if not alike:
             return _other_coordinates(metric, wanted, [place for _, place in places])
-        asked = [(_filled(at, result), place) for result, place in alike]
+        asked = [(filled(at, result), place) for result, place in alike]
         if any(all(place[key] == value for key, value in filled.items()) for filled, place in asked):
             return None
         for key in at:
@@ -73,7 +73,7 @@ def _some(values: list[Coordinate]) -> str:
     return shown if len(values) <= _SHOWN else f"{shown} and {len(values) - _SHOWN} more"
 
 
-def _filled(at: Mapping[str, Coordinate], result: Result) -> dict[str, Coordinate]:
+def filled(at: Mapping[str, Coordinate], result: Result) -> dict[str, Coordinate]:
     """The coordinates with what the placeholders stand for."""
     task: dict[str, Any] = result.specs["task"]
     lengths: dict[str, Any] = task["lengths"]

@@ -24,7 +24,6 @@ __all__ = [
     "SignFlip",
     "ends_over_seeds",
     "interval_over_seeds",
-    "level_over_seeds",
     "percentile_interval",
     "reach",
     "resampled_weights",
@@ -150,11 +149,6 @@ def _t_quantile(units: int) -> float:
 def _special() -> Any:
     # Imported where it is used, and without types: SciPy has none.
     return importlib.import_module("scipy.special")
-
-
-def level_over_seeds(_seeds: int) -> float:
-    """The level at which draws over seeds are read: they reach as far out as so few seeds need (`ends_over_seeds`)."""
-    return 0.95
 
 
 def reach(draws: Float64, values: Float64 | float) -> tuple[Float64, Float64]:
